@@ -1,0 +1,1 @@
+"""cutlayer: two-party split learning that measures and limits label leakage."""

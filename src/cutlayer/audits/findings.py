@@ -1,0 +1,178 @@
+"""Findings: what an audit measured, as one validated document (``findings.json``).
+
+The field names are a public format: they are documented in ``docs/findings.md``, and a change
+of meaning changes :data:`SCHEMA`.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from cutlayer.errors import DataError
+
+SCHEMA = "cutlayer.findings/1"
+
+Layer = Literal["cut", "first"]
+"""``cut``: the gradient as received. ``first``: carried back through the non-label party's half
+to the output of its first trainable layer."""
+
+
+class _Record(BaseModel):
+    """A frozen part of the document; unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Bound(_Record):
+    """What the protection promises for the same number of releases."""
+
+    kind: Literal["rigorous", "model", "none"]
+    leak_auc: float | None
+    grounds: str
+
+
+class FindingRow(_Record):
+    """One attack on one protection at one layer, over one release or over all of them.
+
+    The baselines that send no gradient have one row each, with ``attack`` null.
+    """
+
+    protection: str
+    strength: str
+    attack: str | None
+    layer: Layer | None
+    releases: Literal["one", "all"]
+    """``one``: each batch is attacked by itself. ``all``: each record's scores are averaged over
+    every visit of the whole training, then ordered once."""
+    target: Literal["labels", "canaries"]
+    """What the scores are compared with: the true labels, or the coins of the canary records."""
+    leak_auc: float | None
+    """Symmetrised, in [0.5, 1]: median over batches (``one``), or of the averages (``all``)."""
+    leak_auc_p95: float | None
+    """95th percentile over batches of the symmetrised leak AUC; null for ``all``."""
+    raw_auc: float | None
+    """Before symmetrising, in [0, 1]: median over batches, or of the averages."""
+    pooled_auc: float | None
+    """Symmetrised AUC of one epoch's scores, standardised in each batch, ordered together."""
+    null_floor: float | None
+    """95 % of attackers who know nothing stay below this value at this number of examples."""
+    null_deviation: float | None
+    """Standard deviation of the raw AUC of such an attacker."""
+    batches: int
+    """Batches that held both classes, so that an AUC is defined."""
+    one_class_batches: int
+    """Batches left out of the measurement (never out of the training) for lack of a class."""
+    test_auc: float | None
+    test_auc_error: float | None
+    """Standard error of the mean over the splits; null for one split."""
+    test_loss: float | None
+    test_loss_error: float | None
+    guarantee: Bound
+
+
+class Applied(_Record):
+    """What was done to what was sent, in the audited training."""
+
+    protection: str
+    strength: str
+    stage: str
+    releases: int
+    rows: int
+    """Gradient rows that were sent, every one of them perturbed as stated."""
+    statement: str
+
+
+class Utility(_Record):
+    """How well the trained model predicts the test records of each split."""
+
+    protection: str
+    strength: str
+    test_auc: list[float]
+    test_loss: list[float]
+    """Mean binary cross-entropy in nats, one value for each split."""
+
+
+class LeakCurve(_Record):
+    """Leak AUC of one attack over the steps of the audited training."""
+
+    protection: str
+    strength: str
+    attack: str
+    layer: Layer
+    target: Literal["labels", "canaries"]
+    step: list[int]
+    leak_auc: list[float]
+    null_floor: list[float]
+
+
+class ClassHistogram(_Record):
+    """How the sent gradients of each class are distributed, over all audited releases."""
+
+    protection: str
+    strength: str
+    layer: Layer
+    quantity: Literal["norm", "cosine"]
+    """``norm``: relative to the largest of its batch. ``cosine``: with a known positive."""
+    edges: list[float]
+    positive: list[float]
+    """Share of the positives in each bin; sums to 1."""
+    negative: list[float]
+
+
+class Findings(_Record):
+    """Everything that a report shows."""
+
+    schema_version: Literal["cutlayer.findings/1"] = Field(default=SCHEMA, alias="schema")
+    created: str
+    """Local time, ISO 8601."""
+    cutlayer_version: str
+    data: str
+    train_records: int
+    test_records: int
+    positive_share: float
+    features_non_label_party: int
+    features_label_party: int
+    settings: dict[str, str | int | float | bool | None]
+    processes: int
+    """2: the parties ran as two operating-system processes. 1: a simulation in one process."""
+    noise: Literal["secret", "simulation: noise is reproducible"]
+    hint: str
+    """What the attacks with a hint were given."""
+    first_layer: str
+    """``measured``, or why the first layer was not measured."""
+    complete: bool
+    """False where a run was interrupted: the document then covers what was done."""
+    rows: list[FindingRow]
+    applied: list[Applied]
+    utility: list[Utility]
+    curves: list[LeakCurve]
+    histograms: list[ClassHistogram]
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+def read_findings(path: Path) -> Findings:
+    """Read and validate a ``findings.json``.
+
+    Raises:
+        DataError: the file is missing, is not JSON, or does not follow :data:`SCHEMA`.
+    """
+    try:
+        return Findings.model_validate_json(path.read_bytes())
+    except FileNotFoundError as error:
+        raise DataError(f"There is no {path}. Run `cutlayer audit` on the run folder.") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise DataError(
+            f"{path} does not follow {SCHEMA}: {where}: {first['msg']}. Make it anew with "
+            "`cutlayer audit` on the run folder."
+        ) from error
+
+
+def write_findings(findings: Findings, path: Path) -> None:
+    """Write the document whole or not at all."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(findings.model_dump_json(by_alias=True, indent=1))
+    partial.replace(path)

@@ -1,0 +1,52 @@
+"""Every exception of cutlayer, sorted by what the reader can do about it.
+
+::
+
+    CutlayerError
+    ├── ConfigurationError   an option or a setting is wrong: change it and start again
+    │   └── UnknownNameError a name that no table holds; the message lists the known ones
+    ├── DataError            a table or a column is wrong: mend the file
+    ├── ProtectionError      a protection cannot be applied, so nothing was sent
+    ├── ProtocolError        the peer sent something that the protocol does not allow
+    │   └── TermsMismatchError  the two parties were started with different settings
+    └── ConnectionLostError  the peer is gone or silent
+        └── DeadlineError    the peer did not answer in time
+
+A wrong *argument* of a function is a plain ``ValueError`` from :mod:`cutlayer.check`.
+"""
+
+
+class CutlayerError(Exception):
+    """Root of all errors that cutlayer raises on purpose."""
+
+
+class ConfigurationError(CutlayerError):
+    """An option or setting breaks a rule; the message names it, the rule and the fix."""
+
+
+class UnknownNameError(ConfigurationError):
+    """No entry of this name exists; the message lists the known names."""
+
+
+class DataError(CutlayerError):
+    """A table, a column or a record breaks a rule; the message names party, column and fix."""
+
+
+class ProtectionError(CutlayerError):
+    """A protection cannot be applied to this batch; it refuses, and nothing is sent."""
+
+
+class ProtocolError(CutlayerError):
+    """The peer's bytes or their order are not what the protocol allows."""
+
+
+class TermsMismatchError(ProtocolError):
+    """The parties' settings differ; the message names the field and both values."""
+
+
+class ConnectionLostError(CutlayerError):
+    """The connection to the peer ended before the session did."""
+
+
+class DeadlineError(ConnectionLostError):
+    """The peer stayed silent for longer than the agreed deadline."""

@@ -1,0 +1,105 @@
+"""What a protection is: a setting, one declared stage, and an honest guarantee."""
+
+from abc import ABC, abstractmethod
+from dataclasses import fields
+from enum import Enum
+from typing import ClassVar
+
+from torch import Tensor
+
+from cutlayer import check
+from cutlayer.errors import ProtectionError
+from cutlayer.leakage.guarantee import Guarantee
+from cutlayer.rng import NoiseSource
+
+
+class Stage(Enum):
+    """Where in a training step a protection acts."""
+
+    GRADIENT = "gradient"
+    """On the cut gradient, between the top's backward pass and the wire."""
+    RESIDUAL = "residual"
+    """On d loss / d logit, between the logit and the top's backward pass: it owns the loss."""
+
+
+class Protection(ABC):
+    """Settings of one protection. Frozen: state that batches leave behind is kept privately.
+
+    Use one object for one training: averages over batches, where a protection has them, belong
+    to that training and to no other.
+    """
+
+    name: ClassVar[str]
+    stage: ClassVar[Stage]
+
+    @property
+    @abstractmethod
+    def strength(self) -> str:
+        """The setting that fixes the noise, as ``s=4``; ``-`` where there is none."""
+
+    @abstractmethod
+    def guarantee(self, releases: int) -> Guarantee:
+        """What is proven about one record after ``releases`` of its gradient rows were sent."""
+
+    def settings(self) -> dict[str, object]:
+        """The public settings by name, for the configuration that is kept with a run."""
+        shown = (f for f in fields(self) if f.init)  # type: ignore[arg-type]
+        return {f.name: getattr(self, f.name) for f in shown}
+
+
+class GradientProtection(Protection):
+    """A protection that perturbs the cut gradient."""
+
+    stage = Stage.GRADIENT
+
+    @abstractmethod
+    def perturb(self, gradient: Tensor, labels: Tensor, *, noise: NoiseSource) -> Tensor:
+        """Make the gradient that is sent from the one that was computed.
+
+        Args:
+            gradient: d loss / d activation of the batch's mean loss, shape ``(examples, width)``.
+            labels: the batch's labels, 0 or 1, shape ``(examples,)``.
+            noise: where the randomness comes from.
+
+        Returns:
+            The perturbed gradient, in the shape, type and device of ``gradient``.
+
+        Raises:
+            ValueError: a shape or a label is wrong.
+            ProtectionError: the protection cannot be applied; nothing may be sent.
+        """
+
+    def prime(self, gradient: Tensor, labels: Tensor) -> None:  # noqa: B027
+        """Learn from a batch that is never sent. Most protections have nothing to learn.
+
+        A label party calls this once, before the first release, with the gradients that the first
+        batch would have under label 1 and under label 0, so that a protection with class
+        statistics knows both classes whatever the batch holds.
+        """
+
+
+def check_batch(gradient: Tensor, labels: Tensor) -> None:
+    """Refuse a batch that no protection may be applied to.
+
+    Raises:
+        ValueError: wrong shapes, or labels other than 0 and 1.
+        ProtectionError: NaN or infinity in the gradient.
+    """
+    check.matrix("gradient", gradient)
+    check.binary_labels("labels", labels, examples=gradient.shape[0])
+    require_finite(gradient, "the gradient before protection")
+
+
+def require_finite(gradient: Tensor, what: str) -> None:
+    """Refuse NaN and infinity, and say how many rows hold them.
+
+    Raises:
+        ProtectionError: some row is not finite.
+    """
+    try:
+        check.finite("gradient", gradient)
+    except ValueError as error:
+        raise ProtectionError(
+            f"label party: {what} is not finite ({error}) Nothing was sent. Lower the learning "
+            "rate, or look for NaN in the features and activations."
+        ) from error
