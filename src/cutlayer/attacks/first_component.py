@@ -1,0 +1,66 @@
+"""The first-component attack: the side of the one line that all gradients lie along."""
+
+import torch
+from torch import Tensor
+
+from cutlayer import check
+from cutlayer.attacks.scale import at_unit_scale, exact
+
+
+def first_component(gradient: Tensor) -> Tensor:
+    r"""Score each example by its coordinate along the batch's strongest direction.
+
+    .. math:: v = \arg\max_{\lVert v \rVert = 1} \sum_j \langle g_j, v \rangle^2, \qquad
+              s_j = \langle g_j, v \rangle, \qquad \sum_j s_j^3 \ge 0
+
+    Cut gradients lie near one line through zero: row j is (prediction - label) of j times a
+    vector that varies little, so the sign along the line is the label. The batch is not centred:
+    the line goes through zero, where the sign changes, not through the mean. Noise that stretches
+    a row along itself (``max_norm``) leaves the line in sight, and the mean over visits tells the
+    side.
+
+    *Which end is positive, without a hint.* A calibrated model's residuals sum to zero over a
+    batch, so the rarer class has the larger ones: with share p < 1/2 of positives, residual
+    :math:`-(1-p)` for a positive and :math:`p` for a negative, the third moment along the line is
+    :math:`p(1-p)(1-2p) > 0` when it points to the positives. The mean cannot tell, as it is near
+    zero, nor can the second moment, which has no sign. The third moment of symmetric noise is
+    zero, so noise blurs the choice without bending it. With balanced classes the choice is a coin
+    toss in each batch; :class:`~cutlayer.attacks.visit_average.VisitAverage` aligns the batches.
+
+    Args:
+        gradient: gradients as received, float of any type, shape ``(examples, width)``.
+
+    Returns:
+        Coordinates in the unit of ``gradient``, float64, shape ``(examples,)``; higher means
+        "more likely positive". A zero gradient scores 0; in a batch of zeros all do. One row
+        scores its norm. At width 1 the score is the value itself, turned by the third-moment
+        rule. A third moment of exactly zero orients nothing: the largest entry of v is then
+        made positive.
+
+    Raises:
+        ValueError: ``gradient`` is empty, not two-dimensional, not floating or not finite.
+
+    Source: cutlayer's own; the singular direction as a label attack: `Sun et al. (2022)
+    <https://arxiv.org/abs/2203.01451>`_.
+
+    >>> first_component(torch.tensor([[0.0, 1.0], [0.0, 1.0], [0.0, -3.0]])).tolist()
+    [-1.0, -1.0, 3.0]
+    """
+    check.matrix("gradient", gradient)
+    check.finite("gradient", gradient)
+    batch = at_unit_scale(gradient)
+    direction = _strongest_direction(batch)
+    third_moment = float((batch @ direction).pow(3).sum())
+    largest_entry = float(direction[direction.abs().argmax()])
+    if third_moment < 0 or (third_moment == 0 and largest_entry < 0):
+        direction = -direction
+    return exact(gradient) @ direction
+
+
+def _strongest_direction(batch: Tensor) -> Tensor:
+    """First right singular vector, ``(width,)``, from the smaller of the two Gram matrices."""
+    examples, width = batch.shape
+    if width <= examples:
+        return torch.linalg.eigh(batch.T @ batch).eigenvectors[:, -1]
+    combination = torch.linalg.eigh(batch @ batch.T).eigenvectors[:, -1]
+    return torch.nn.functional.normalize(batch.T @ combination, dim=0)
