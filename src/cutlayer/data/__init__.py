@@ -1,1 +1,38 @@
+"""What the parties train on: tables, their encoding, splits, batches, and known data sets."""
 
+from cutlayer.data.alignment import Alignment, alignment_hash, id_digests, shared_ids
+from cutlayer.data.breast_cancer import BreastCancer
+from cutlayer.data.caravan import Caravan
+from cutlayer.data.encoding import Encoder
+from cutlayer.data.party_table import LABEL_PARTY, NON_LABEL_PARTY, PartyName, PartyTable
+from cutlayer.data.schedule import BatchSchedule
+from cutlayer.data.split import Split, fold_of
+from cutlayer.data.synthetic_ctr import SyntheticCtr
+from cutlayer.data.vertical_data import DataSet, VerticalData
+from cutlayer.registry import Registry
+
+DATASETS: Registry[type[DataSet]] = Registry(
+    "data set", {data.name: data for data in (Caravan, BreastCancer, SyntheticCtr)}
+)
+"""Bundled data sets by name. ``DATASETS["caravan"]()`` makes one; options are keyword arguments."""
+
+__all__ = [
+    "DATASETS",
+    "LABEL_PARTY",
+    "NON_LABEL_PARTY",
+    "Alignment",
+    "BatchSchedule",
+    "BreastCancer",
+    "Caravan",
+    "DataSet",
+    "Encoder",
+    "PartyName",
+    "PartyTable",
+    "Split",
+    "SyntheticCtr",
+    "VerticalData",
+    "alignment_hash",
+    "fold_of",
+    "id_digests",
+    "shared_ids",
+]

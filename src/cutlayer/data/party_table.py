@@ -1,0 +1,118 @@
+"""A party table: the rows that one party brings to the joint training."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import polars as pl
+import torch
+from torch import Tensor
+
+from cutlayer.errors import DataError
+
+PartyName = Literal["label party", "non-label party"]
+
+LABEL_PARTY: Final = "label party"
+NON_LABEL_PARTY: Final = "non-label party"
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, eq=False)
+class PartyTable:
+    """One party's records: an id for each row, features, and at the label party the labels.
+
+    Row ``j`` of ``features`` and entry ``j`` of ``labels`` belong to ``ids[j]``. The rows may stand
+    in any order; the parties bring them into one order with :meth:`ordered_by`.
+
+    Raises:
+        DataError: an id repeats; features or labels have another number of rows than there are
+            ids; the label party has no labels, the non-label party has some; a label is neither
+            0 nor 1, or labels are not int64.
+    """
+
+    party: PartyName
+    """Who owns the table. Every message about it begins with this."""
+    ids: tuple[str, ...]
+    """One name for each record, unique: what the two parties have in common."""
+    features: pl.DataFrame
+    """Columns to learn from, without the id; may have no column at all."""
+    labels: Tensor | None = None
+    """1 is positive, 0 is not; int64, shape ``(rows,)``. ``None`` at the non-label party."""
+
+    def __post_init__(self) -> None:
+        repeated = [name for name, times in Counter(self.ids).items() if times > 1]
+        if repeated:
+            raise DataError(
+                f"{self.party}: ids must be unique, but {len(repeated)} of them repeat: "
+                f"{_some(repeated)}. Keep one row for each id."
+            )
+        # A frame without columns has no height in polars, whatever it was cut from.
+        if self.features.width and self.features.height != len(self.ids):
+            raise DataError(
+                f"{self.party}: the features have {self.features.height} rows, but there are "
+                f"{len(self.ids)} ids. Give each row of features one id."
+            )
+        self._check_labels()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def ordered_by(self, ids: Sequence[str]) -> "PartyTable":
+        """The rows of these ids, in the order of ``ids``; rows of other ids are left out.
+
+        Args:
+            ids: ids of this table, each at most once.
+
+        Raises:
+            DataError: an id is not in this table, or is asked for twice.
+
+        >>> table = PartyTable("non-label party", ("a", "b"), pl.DataFrame({"age": [30, 40]}))
+        >>> table.ordered_by(["b", "a"]).features["age"].to_list()
+        [40, 30]
+        """
+        row_of = {name: row for row, name in enumerate(self.ids)}
+        absent = [name for name in ids if name not in row_of]
+        if absent:
+            raise DataError(
+                f"{self.party}: {len(absent)} of the {len(ids)} ids asked for are not in its "
+                f"table: {_some(absent)}. Ask only for ids that both parties hold."
+            )
+        rows = [row_of[name] for name in ids]
+        return PartyTable(
+            party=self.party,
+            ids=tuple(ids),
+            features=self.features[rows] if self.features.width else self.features,
+            labels=None if self.labels is None else self.labels[torch.tensor(rows).long()],
+        )
+
+    def _check_labels(self) -> None:
+        """Require 0/1 labels, one for each id, at the label party and nowhere else."""
+        if self.labels is None:
+            if self.party == LABEL_PARTY:
+                raise DataError("label party: the table has no labels. Name the label column.")
+            return
+        if self.party == NON_LABEL_PARTY:
+            raise DataError(
+                "non-label party: the table holds labels, which only the label party may have. "
+                "Take the label column out of this party's file."
+            )
+        if self.labels.dtype != torch.int64 or tuple(self.labels.shape) != (len(self.ids),):
+            raise DataError(
+                f"label party: labels must be int64 of shape ({len(self.ids)},), one for each id, "
+                f"got {self.labels.dtype} of shape {tuple(self.labels.shape)}."
+            )
+        other = sorted(set(torch.unique(self.labels).tolist()) - {0, 1})
+        if other:
+            raise DataError(
+                f"label party: labels must be 0 or 1, got {_some(str(v) for v in other)} as well. "
+                "Say which value is the positive one."
+            )
+
+
+def _some(names: Iterable[str]) -> str:
+    """The first few names, and how many more there are."""
+    listed = list(names)
+    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    return ", ".join(repr(name) for name in listed[:_SHOWN]) + more
