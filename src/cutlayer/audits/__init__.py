@@ -1,1 +1,34 @@
+"""Audits: the attacks on what was sent, against the labels. Runs at the label party only."""
 
+from cutlayer.audits.attack_tally import Measurement, StepCurve
+from cutlayer.audits.class_histograms import GradientHistogram
+from cutlayer.audits.first_layer_carrier import FirstLayerCarrier
+from cutlayer.audits.hints import Hint, Hints, pick_hint, read_hints, write_hints
+from cutlayer.audits.leak_audit import FirstLayer, LeakAudit, LeakAuditor, audit_leak
+from cutlayer.audits.live_leak import LiveLeak
+from cutlayer.audits.recorder import HINTS, TRANSCRIPT, TRUTH, ReleaseRecorder
+from cutlayer.audits.truth import Truth, read_truth, write_truth
+
+__all__ = [
+    "HINTS",
+    "TRANSCRIPT",
+    "TRUTH",
+    "FirstLayer",
+    "FirstLayerCarrier",
+    "GradientHistogram",
+    "Hint",
+    "Hints",
+    "LeakAudit",
+    "LeakAuditor",
+    "LiveLeak",
+    "Measurement",
+    "ReleaseRecorder",
+    "StepCurve",
+    "Truth",
+    "audit_leak",
+    "pick_hint",
+    "read_hints",
+    "read_truth",
+    "write_hints",
+    "write_truth",
+]

@@ -1,0 +1,86 @@
+"""The live audit: how much the outgoing batches leak, while the training runs."""
+
+from collections import deque
+from collections.abc import Mapping
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from cutlayer import check
+from cutlayer.attacks import Attack, SideKnowledge
+from cutlayer.audits.hints import pick_hint
+from cutlayer.leakage.leak_auc import leak_auc, symmetrised
+from cutlayer.transcript.release import Release
+
+
+class LiveLeak:
+    """Attacks every k-th outgoing batch and keeps the median of the worst leak for a progress line.
+
+    Runs at the label party, where alone labels and scores may meet. It warns and never stops a
+    training: a moment of stopping that depends on labels would leak by itself.
+
+    Args:
+        attacks: cheap ones, by name; those with a hint get one clean gradient of the batch.
+        generator: picks the hints; keep it apart from every other purpose.
+        every: attack the steps that this number divides.
+        window: over how many attacked batches the median runs.
+
+    Raises:
+        ValueError: there are no attacks, or ``every`` or ``window`` is below 1.
+    """
+
+    def __init__(
+        self,
+        attacks: Mapping[str, Attack],
+        *,
+        generator: torch.Generator,
+        every: int = 10,
+        window: int = 100,
+    ) -> None:
+        check.at_least("number of attacks", len(attacks), 1)
+        check.at_least("every", every, 1)
+        check.at_least("window", window, 1)
+        self._attacks = dict(attacks)
+        self._generator = generator
+        self._every = every
+        self._worst: deque[float] = deque(maxlen=window)
+
+    @property
+    def leak_auc(self) -> float | None:
+        """Median over the window of the worst symmetrised leak AUC; ``None`` before the first."""
+        return median(self._worst) if self._worst else None
+
+    @property
+    def batches(self) -> int:
+        """How many batches the median covers, at most the window."""
+        return len(self._worst)
+
+    def on_release(self, release: Release, labels: Tensor, clean_gradient: Tensor) -> None:
+        """Attack the batch if its step is due; a batch with one class has no AUC and is passed by.
+
+        Args:
+            release: what is about to be sent.
+            labels: the batch's labels, 0 or 1, shape ``(examples,)``.
+            clean_gradient: the gradient before the protection, shape ``(examples, width)``.
+
+        Raises:
+            ValueError: shapes differ, or a gradient is not finite.
+        """
+        check.binary_labels("labels", labels, examples=len(release.records))
+        if release.step % self._every:
+            return
+        hint = pick_hint(release.records, labels, clean_gradient, generator=self._generator)
+        leaks = []
+        for attack in self._attacks.values():
+            needs_hint = "hint" in attack.side_knowledge
+            if needs_hint and hint is None:
+                continue
+            scores = attack.score(release, SideKnowledge(hint=hint.gradient if hint else None))
+            rows = torch.ones_like(labels, dtype=torch.bool)
+            if needs_hint and hint is not None:
+                rows = release.records != hint.record
+            if 0 < int((labels[rows] == 1).sum()) < int(rows.sum()):
+                leaks.append(symmetrised(leak_auc(scores[rows], labels[rows])))
+        if leaks:
+            self._worst.append(max(leaks))

@@ -1,0 +1,116 @@
+"""The recorder: keeps, at the label party, all that a later audit needs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from cutlayer import check
+from cutlayer.audits.hints import Hint, pick_hint, write_hints
+from cutlayer.audits.truth import UNKNOWN, Truth, write_truth
+from cutlayer.transcript.folder import TranscriptWriter
+from cutlayer.transcript.release import Release
+
+TRANSCRIPT = "transcript"
+"""Folder of what the non-label party saw; it holds no label."""
+TRUTH = "truth.safetensors"
+HINTS = "hints.safetensors"
+
+
+class ReleaseRecorder:
+    """Observes a training and writes transcript, truth and hints into one folder.
+
+    ::
+
+        folder/
+        ├── transcript/          what the peer saw: may be shown to it
+        ├── truth.safetensors    labels and canaries: may not
+        └── hints.safetensors    known positives and their clean gradients: may not
+
+    Releases are written as they come, truth and hints by :meth:`close`; use it as a context
+    manager, so that an interrupted training keeps what was done.
+
+    Args:
+        folder: made if it does not exist.
+        ids: the run's ids in the order of their positions.
+        generator: picks the hints; keep it apart from every other purpose.
+        every: record the steps that this number divides.
+        canaries: mask of the records that carry coins, bool ``(records,)``.
+
+    Raises:
+        ValueError: ``every`` is below 1, there are no ids, or the mask does not fit them.
+        DataError: the folder holds the transcript of another run.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        ids: Sequence[str],
+        *,
+        generator: torch.Generator,
+        every: int = 1,
+        canaries: Tensor | None = None,
+    ) -> None:
+        if canaries is not None:
+            check.shape("canaries", canaries, (len(ids),))
+        self.folder = folder
+        self._transcript = TranscriptWriter(folder / TRANSCRIPT, ids, every)
+        self._generator = generator
+        self._canaries = canaries
+        self._labels = torch.full((len(ids),), UNKNOWN, dtype=torch.int8)
+        self._hints: dict[int, Hint] = {}
+
+    def on_release(self, release: Release, labels: Tensor, clean_gradient: Tensor) -> None:
+        """Take note of one step. Nothing here changes what is sent.
+
+        Args:
+            release: what was sent, or is about to be.
+            labels: the batch's labels, 0 or 1, shape ``(examples,)``.
+            clean_gradient: the gradient before the protection, shape ``(examples, width)``.
+
+        Raises:
+            ValueError: shapes differ, or a record has another label than at an earlier visit.
+        """
+        check.binary_labels("labels", labels, examples=len(release.records))
+        self._note_labels(release.records.cpu(), labels.cpu().to(torch.int8))
+        if not self._transcript.write(release):
+            return
+        hint = pick_hint(
+            release.records,
+            labels,
+            clean_gradient,
+            generator=self._generator,
+            canaries=self._canaries,
+        )
+        if hint is not None:
+            self._hints[release.step] = Hint(hint.record, hint.gradient.cpu())
+
+    def close(self) -> None:
+        """Write truth and hints of all that was seen so far; may be called again later."""
+        write_truth(Truth(self._labels, self._canaries), self.folder / TRUTH)
+        write_hints(self._hints, self.folder / HINTS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _note_labels(self, records: Tensor, labels: Tensor) -> None:
+        """Keep the labels, and refuse one that has changed."""
+        known = self._labels[records]
+        changed = int(((known != UNKNOWN) & (known != labels)).sum())
+        if changed:
+            raise ValueError(
+                f"labels must stay the same in every visit, got {changed} that changed; pass the "
+                "labels that the training started with."
+            )
+        self._labels[records] = labels

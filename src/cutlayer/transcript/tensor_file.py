@@ -1,0 +1,90 @@
+"""A file of named tensors: written whole or not at all, checked when read, never pickled."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from cutlayer.errors import DataError
+
+PARTIAL = ".partial"
+"""Ending of a file that is being written; what an interruption leaves behind is not read."""
+
+_KIND = "cutlayer"
+
+
+def write_tensor_file(
+    path: Path,
+    kind: str,
+    tensors: Mapping[str, Tensor],
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Write tensors so that ``path`` holds either all of them or what it held before.
+
+    Args:
+        path: the safetensors file; its folder must exist.
+        kind: what the file is, with a version, as ``release/1``; the reader asks for it.
+        tensors: any dtypes and devices; kept bit for bit.
+        metadata: short texts beside them.
+    """
+    partial = path.with_name(path.name + PARTIAL)
+    # Clones, since safetensors refuses tensors that share memory, such as tied weights.
+    owned = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    save_file(owned, partial, metadata={**(metadata or {}), _KIND: kind})
+    with partial.open("rb+") as file:
+        os.fsync(file.fileno())  # else a power cut may keep the new name and lose the bytes
+    partial.replace(path)
+
+
+def read_tensor_file(
+    path: Path, kind: str, names: tuple[str, ...] | None, *, fix: str
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read what :func:`write_tensor_file` wrote.
+
+    Args:
+        path: the file.
+        kind: what the file must be.
+        names: the tensors that it must hold, no more and no less; ``None`` takes any.
+        fix: what the reader can do when the file is of no use; ends the error message.
+
+    Returns:
+        Tensors on the CPU, and the metadata.
+
+    Raises:
+        DataError: the file is missing, damaged, of another kind, or holds other tensors.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata: dict[str, str] = file.metadata() or {}
+            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError as error:
+        raise DataError(f"There is no {path}. {fix}") from error
+    except (SafetensorError, OSError) as error:
+        raise DataError(f"{path} is damaged or no safetensors file ({error}). {fix}") from error
+    found = metadata.get(_KIND)
+    if found != kind:
+        raise DataError(f"{path} must be of kind {kind!r}, got {found!r}. {fix}")
+    if names is not None and set(tensors) != set(names):
+        raise DataError(
+            f"{path} must hold {', '.join(sorted(names))}, got {', '.join(sorted(tensors))}. {fix}"
+        )
+    return tensors, metadata
+
+
+def same_bits(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> bool:
+    """Whether two sets of named tensors are alike to the last bit, NaN included."""
+    return left.keys() == right.keys() and all(
+        left[name].dtype == right[name].dtype
+        and left[name].shape == right[name].shape
+        and torch.equal(_as_bytes(left[name]), _as_bytes(right[name]))
+        for name in left
+    )
+
+
+def _as_bytes(tensor: Tensor) -> Tensor:
+    """The memory of a tensor as bytes."""
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
