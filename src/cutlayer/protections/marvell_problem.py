@@ -67,7 +67,9 @@ def solve(problem: Problem) -> NarrowWideNoise:
         return _without_gap(problem)
     if problem.narrow_weight == 0:  # noise of a class that never occurs is free
         return _split(problem, across=problem.wide - problem.narrow if problem.others else 0.0)
-    return _only_along(problem) or _wide_untouched(problem) or _all_three(problem)
+    noise = _only_along(problem) or _wide_untouched(problem) or _all_three(problem)
+    # Only rounding, where P is far below the variances, can put across above along.
+    return noise._replace(across=min(noise.across, noise.along_narrow))
 
 
 def _without_gap(problem: Problem) -> NarrowWideNoise:
@@ -119,9 +121,7 @@ def _all_three(problem: Problem) -> NarrowWideNoise:
     # b / shrink - a without cancellation; the naive form breaks the power limit.
     across = (problem.wide - problem.narrow) - problem.wide * pull / (shrink * (1 + shrink))
     limit = problem.power / (problem.narrow_weight * (problem.others + 1))
-    noise = _split(problem, across=min(max(across, 0.0), limit))
-    # Only rounding, where P is far below the variances, can put across above along.
-    return noise._replace(across=min(noise.across, noise.along_narrow))
+    return _split(problem, across=min(max(across, 0.0), limit))
 
 
 def _root(problem: Problem) -> float:
