@@ -1,1 +1,25 @@
 """cutlayer: two-party split learning that measures and limits label leakage."""
+
+from cutlayer.leakage.leak_auc import leak_auc
+from cutlayer.protections import (
+    PROTECTIONS,
+    Isotropic,
+    Marvell,
+    MaxNorm,
+    NoNoise,
+    Residual,
+    protect,
+    protected_loss,
+)
+
+__all__ = [
+    "PROTECTIONS",
+    "Isotropic",
+    "Marvell",
+    "MaxNorm",
+    "NoNoise",
+    "Residual",
+    "leak_auc",
+    "protect",
+    "protected_loss",
+]

@@ -10,7 +10,8 @@
     ├── ProtocolError        the peer sent something that the protocol does not allow
     │   └── TermsMismatchError  the two parties were started with different settings
     └── ConnectionLostError  the peer is gone or silent
-        └── DeadlineError    the peer did not answer in time
+        ├── DeadlineError    the peer did not answer in time
+        └── PeerEndedError   the peer ended the session and said so
 
 A wrong *argument* of a function is a plain ``ValueError`` from :mod:`cutlayer.check`.
 """
@@ -50,3 +51,12 @@ class ConnectionLostError(CutlayerError):
 
 class DeadlineError(ConnectionLostError):
     """The peer stayed silent for longer than the agreed deadline."""
+
+
+class PeerEndedError(ConnectionLostError):
+    """The peer ended the session on purpose."""
+
+    def __init__(self, message: str, *, stopped: bool) -> None:
+        super().__init__(message)
+        self.stopped = stopped
+        """True where its operator stopped it, false where it met an error."""

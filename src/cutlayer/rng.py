@@ -79,8 +79,10 @@ class SeededNoise(NoiseSource):
         return torch.randn(*shape, generator=self._generator, dtype=torch.float64).to(device)
 
 
-def box_muller(radius_words: "np.ndarray[tuple[int], np.dtype[np.uint64]]",
-               angle_words: "np.ndarray[tuple[int], np.dtype[np.uint64]]") -> Tensor:
+def box_muller(
+    radius_words: "np.ndarray[tuple[int], np.dtype[np.uint64]]",
+    angle_words: "np.ndarray[tuple[int], np.dtype[np.uint64]]",
+) -> Tensor:
     r"""Turn pairs of uniform 64-bit words into pairs of standard normals.
 
     .. math:: u = (\lfloor w / 2^{11} \rfloor + 1)\, 2^{-53} \in (0, 1], \quad

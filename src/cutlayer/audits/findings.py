@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cutlayer.errors import DataError
 
-SCHEMA = "cutlayer.findings/1"
+SCHEMA: Literal["cutlayer.findings/1"] = "cutlayer.findings/1"
 
 Layer = Literal["cut", "first"]
 """``cut``: the gradient as received. ``first``: carried back through the non-label party's half

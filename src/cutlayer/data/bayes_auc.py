@@ -10,15 +10,17 @@ def bayes_auc(probability: NDArray[np.float64]) -> float:
     .. math:: \frac{\sum_{i \ne j} p_i (1 - p_j) \left([p_i > p_j] + \tfrac12 [p_i = p_j]\right)}
               {\sum_{i \ne j} p_i (1 - p_j)}
 
-    Exact in :math:`O(n \log n)`: after sorting, the inner sum is a running total. (A ratio of two
-    expectations; the expectation of the ratio differs by less than 1 / n.)
+    Exact in :math:`O(n \log n)`: after sorting, the inner sum is a running total. It is the
+    expected number of well-ordered pairs over the expected number of pairs, which the AUC of one
+    draw of the labels approaches as the records become many.
 
     Args:
         probability: each record's chance to be positive, float64 in [0, 1], shape ``(records,)``.
 
     Returns:
-        A share in [0.5, 1]: 0.5 where all records have one probability. No model's AUC exceeds
-        it in expectation; on one draw of the labels it may, by luck.
+        A share in [0.5, 1]: 0.5 where all records have one probability. No order of the records
+        does better, since ``i`` before ``j`` is the likelier order whenever ``p_i > p_j``; on one
+        draw of the labels a model may exceed it by luck.
 
     Raises:
         ValueError: another shape than ``(records,)``, a value outside [0, 1] or NaN, or no pair

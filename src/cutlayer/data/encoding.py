@@ -1,6 +1,7 @@
 """The encoder: from a party's table to the numbers that its half of the model reads."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Final
@@ -184,8 +185,10 @@ def _column_from(entry: Mapping[str, object]) -> NumericColumn | CategoricalColu
     if entry["kind"] != "numeric":
         raise ValueError(f"column {name!r}: no kind is called {entry['kind']!r}")
     mean, deviation, marks_missing = entry["mean"], entry["deviation"], entry["marks_missing"]
-    if not (isinstance(mean, float) and isinstance(deviation, float) and deviation >= 0):
+    if not (isinstance(mean, float) and isinstance(deviation, float)):
         raise TypeError(f"column {name!r}: mean and deviation must be numbers")
+    if not (math.isfinite(mean) and math.isfinite(deviation) and deviation >= 0):
+        raise ValueError(f"column {name!r}: mean and deviation must be finite, deviation from 0 up")
     if not isinstance(marks_missing, bool):
         raise TypeError(f"column {name!r}: marks_missing must be true or false")
     return NumericColumn(name, mean, deviation, marks_missing)

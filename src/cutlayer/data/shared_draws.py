@@ -34,7 +34,10 @@ def uniforms(count: int, *entropy: int) -> NDArray[np.float64]:
 
 
 def normals(count: int, *entropy: int) -> NDArray[np.float64]:
-    """Independent draws from N(0, 1), float64, shape ``(count,)``."""
+    """Independent draws from N(0, 1), float64, shape ``(count,)``.
+
+    Alike up to the last digits: those are the affair of each machine's log and cos.
+    """
     pairs = (count + 1) // 2
     words = _words(2 * pairs, entropy)
     return box_muller(words[:pairs], words[pairs:]).numpy()[:count]

@@ -53,9 +53,11 @@ class Split:
         check.at_least("test_fold", test_fold, 0)
         if test_fold >= folds:
             raise ValueError(f"test_fold must be below folds = {folds}, got {test_fold}.")
-        fold = fold_of(keys, seed=seed, folds=folds)
-        parts = np.where(fold == test_fold, "test", "train")
-        return cls._from_parts(parts, wanted=("train", "test"))
+        test = fold_of(keys, seed=seed, folds=folds) == test_fold
+        _not_empty(train=~test, test=test)
+        return cls(
+            train=_positions(~test), validation=_positions(test & False), test=_positions(test)
+        )
 
     @classmethod
     def by_shares(
@@ -81,26 +83,14 @@ class Split:
                 "nothing is left to train on."
             )
         place = hashed_place(keys, seed=seed)
-        parts = np.where(
-            place < test, "test", np.where(place < test + validation, "validation", "train")
-        )
-        shares = {"train": 1 - validation - test, "validation": validation, "test": test}
-        return cls._from_parts(parts, wanted=tuple(part for part, q in shares.items() if q > 0))
-
-    @classmethod
-    def _from_parts(cls, parts: NDArray[np.str_], *, wanted: tuple[str, ...]) -> "Split":
-        """Collect the positions of each part; an empty one that was wanted is an error."""
-        for part in wanted:
-            if not (parts == part).any():
-                raise DataError(
-                    f"None of the {len(parts)} records falls into the {part} part. "
-                    "Bring more records, give the part a larger share, or use another seed."
-                )
-        position = {
-            part: torch.from_numpy(np.flatnonzero(parts == part).astype(np.int64))
-            for part in ("train", "validation", "test")
+        parts = {
+            "train": place >= test + validation,
+            "validation": (place >= test) & (place < test + validation),
+            "test": place < test,
         }
-        return cls(**position)
+        shares = {"train": 1.0, "validation": validation, "test": test}
+        _not_empty(**{part: mask for part, mask in parts.items() if shares[part] > 0})
+        return cls(**{part: _positions(mask) for part, mask in parts.items()})
 
 
 def fold_of(keys: Sequence[str], *, seed: int, folds: int) -> NDArray[np.int64]:
@@ -150,3 +140,18 @@ def hashed_place(keys: Sequence[str], *, seed: int) -> NDArray[np.float64]:
         digests += one.digest()
     words = np.frombuffer(bytes(digests), dtype=">u8").astype(np.uint64)
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _positions(mask: NDArray[np.bool_]) -> Tensor:
+    """Where the mask is true, int64, ascending."""
+    return torch.from_numpy(np.flatnonzero(mask).astype(np.int64, copy=False))
+
+
+def _not_empty(**parts: NDArray[np.bool_]) -> None:
+    """Refuse a split in which one of these parts would have no record."""
+    for part, mask in parts.items():
+        if not mask.any():
+            raise DataError(
+                f"None of the {len(mask)} records falls into the {part} part. "
+                "Bring more records, give the part a larger share, or use another seed."
+            )

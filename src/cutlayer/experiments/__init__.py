@@ -1,1 +1,1 @@
-
+"""Experiments: comparisons of protections, each training kept in a folder of its own."""

@@ -1,1 +1,1 @@
-
+"""Leakage: the measures of a leak, and the bounds on it."""

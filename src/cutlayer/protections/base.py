@@ -69,7 +69,7 @@ class GradientProtection(Protection):
             ProtectionError: the protection cannot be applied; nothing may be sent.
         """
 
-    def prime(self, gradient: Tensor, labels: Tensor) -> None:  # noqa: B027
+    def prime(self, gradient: Tensor, labels: Tensor) -> None:
         """Learn from a batch that is never sent. Most protections have nothing to learn.
 
         A label party calls this once, before the first release, with the gradients that the first

@@ -21,8 +21,8 @@ class Isotropic(GradientProtection):
     .. math:: \tilde g_j = g_j + \xi_j, \qquad
               \xi_j \sim \mathcal N\left(0,\ \tfrac{t}{d} \max_i \lVert g_i \rVert_2^2\, I_d\right)
 
-    Labels are not read. A batch of zero gradients stays zero, and its rows stay equal. The authors' code
-    writes the same noise as ``ratio``, with :math:`t = \mathrm{ratio}^2`.
+    Labels are not read. A batch of zero gradients stays zero, and its rows stay equal. The
+    authors' code writes the same noise as ``ratio``, with :math:`t = \mathrm{ratio}^2`.
 
     Does not protect: the direction. In d dimensions the noise has only the share 1/d of its power
     along the line that separates the classes, so ``cosine`` wins unless t is large.

@@ -29,7 +29,8 @@ from typing import NamedTuple
 from cutlayer.leakage.sum_kl import squared_log_distance
 
 _ROOT_STEPS = 100
-_ROOT_TOLERANCE = 4e-16
+_ROOT_TOLERANCE = 1e-12
+"""A Newton step this short is the last: the error after it is about its square."""
 
 
 class NarrowWideNoise(NamedTuple):
@@ -90,11 +91,11 @@ def _only_along(problem: Problem) -> NarrowWideNoise | None:
     along_narrow = problem.narrow + noise.along_narrow
     along_wide = problem.wide + noise.along_wide
     if noise.along_narrow > 0:
-        price = (along_wide + problem.gap_squared) / along_narrow**2 - 1 / along_wide
+        price = (along_wide + problem.gap_squared) / along_narrow / along_narrow - 1 / along_wide
     else:
-        price = (along_narrow + problem.gap_squared) / along_wide**2 - 1 / along_narrow
+        price = (along_narrow + problem.gap_squared) / along_wide / along_wide - 1 / along_narrow
         price *= problem.narrow_weight / problem.wide_weight
-    gain = (problem.wide / problem.narrow) ** 2
+    gain = (problem.wide / problem.narrow) * (problem.wide / problem.narrow)
     return noise if gain <= 1 + problem.wide * price else None
 
 
@@ -218,7 +219,7 @@ def worth_of_power(problem: Problem, noise: NarrowWideNoise) -> float:
         spread = problem.narrow_weight * along_narrow + problem.wide_weight * along_wide
         return _multiplier(problem, spread) / 2
     if noise.along_narrow > 0:
-        slope = (along_wide + problem.gap_squared) / along_narrow**2 - 1 / along_wide
+        slope = (along_wide + problem.gap_squared) / along_narrow / along_narrow - 1 / along_wide
         return slope / (2 * problem.narrow_weight)
-    slope = (along_narrow + problem.gap_squared) / along_wide**2 - 1 / along_narrow
+    slope = (along_narrow + problem.gap_squared) / along_wide / along_wide - 1 / along_narrow
     return slope / (2 * problem.wide_weight)

@@ -1,0 +1,186 @@
+"""The commands. Each turns its arguments into a plan or a folder, and prints what came out."""
+
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from cutlayer.audits.findings import read_findings, write_findings
+from cutlayer.cli.progress import ComparisonProgress
+from cutlayer.errors import ConfigurationError, CutlayerError, DataError
+from cutlayer.experiments.comparison import run_comparison
+from cutlayer.experiments.findings_of_run import findings_of_run
+from cutlayer.experiments.plan import Plan, make_plan, read_plan
+from cutlayer.reports import print_table, write_page
+
+FINDINGS_FILE = "findings.json"
+PAGE_FILE = "report.html"
+_USAGE, _FAILED, _INTERRUPTED = 2, 1, 130
+
+app = typer.Typer(
+    name="cutlayer",
+    help="Two-party split learning that measures and limits how much the gradient tells of labels.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Data = Annotated[str, typer.Option(help="caravan, breast-cancer or synthetic-ctr.")]
+Protections = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--protection",
+        help="As NAME or NAME:SETTING=VALUE,..., for example marvell:s=4. Repeat for several.",
+    ),
+]
+Splits = Annotated[int, typer.Option(help="Trainings of each protection, on different splits.")]
+Epochs = Annotated[int, typer.Option(help="Passes over the training records.")]
+BatchSize = Annotated[int, typer.Option(help="Smallest batch.")]
+CutWidth = Annotated[int, typer.Option(help="Width of the activation that crosses.")]
+Coins = Annotated[int, typer.Option("--canaries", help="Records with a coin for a label; 0: none.")]
+Seed = Annotated[
+    int, typer.Option(help="Of splits, batch order and initial weights; not of noise.")
+]
+Out = Annotated[Path | None, typer.Option(help="Run folder. An unfinished run is gone on with.")]
+RunFolder = Annotated[Path, typer.Argument(help="A folder made by demo or simulate.")]
+
+_DEFAULT = Plan()
+
+
+@app.command()
+def demo(
+    data: Data = _DEFAULT.data,
+    protection: Protections = None,
+    splits: Splits = _DEFAULT.splits,
+    epochs: Epochs = _DEFAULT.epochs,
+    batch_size: BatchSize = _DEFAULT.batch_size,
+    cut_width: CutWidth = _DEFAULT.cut_width,
+    canaries: Coins = _DEFAULT.canaries,
+    seed: Seed = _DEFAULT.seed,
+    out: Out = None,
+) -> None:
+    """Train with and without protections, two processes on this machine, and compare the leak."""
+    plan = _plan(
+        data, protection, splits, epochs, batch_size, cut_width, canaries, seed, simulated=False
+    )
+    _compare(plan, out or _new_folder("demo", data))
+
+
+@app.command()
+def simulate(
+    data: Data = _DEFAULT.data,
+    protection: Protections = None,
+    splits: Splits = _DEFAULT.splits,
+    epochs: Epochs = _DEFAULT.epochs,
+    batch_size: BatchSize = _DEFAULT.batch_size,
+    cut_width: CutWidth = _DEFAULT.cut_width,
+    canaries: Coins = _DEFAULT.canaries,
+    seed: Seed = _DEFAULT.seed,
+    out: Out = None,
+) -> None:
+    """The same in one process with repeatable noise, for research. It protects nothing."""
+    plan = _plan(
+        data, protection, splits, epochs, batch_size, cut_width, canaries, seed, simulated=True
+    )
+    _compare(plan, out or _new_folder("simulation", data))
+
+
+@app.command()
+def audit(
+    run: RunFolder,
+    attack: Annotated[
+        list[str] | None, typer.Option("--attack", help="Only this attack. Repeat for several.")
+    ] = None,
+) -> None:
+    """Attack the recorded messages of a run again, and write its findings and report anew."""
+    plan = read_plan(run)
+    console = Console()
+    with ComparisonProgress(console) as progress:
+        findings = findings_of_run(plan, run, attack or None, progress.on_audit)
+    write_findings(findings, run / FINDINGS_FILE)
+    _show(run, console)
+
+
+@app.command()
+def report(run: RunFolder) -> None:
+    """Print the table of a run and write its page again, from findings.json."""
+    _show(run, Console())
+
+
+def main() -> None:
+    """Entry point: errors of ours become one message and an exit status."""
+    try:
+        app(standalone_mode=False)
+    except typer.Exit as stop:
+        sys.exit(stop.exit_code)
+    except (ConfigurationError, DataError) as error:
+        _complain(str(error), _USAGE)
+    except CutlayerError as error:
+        _complain(str(error), _FAILED)
+    except (KeyboardInterrupt, typer.Abort):
+        _complain("Interrupted.", _INTERRUPTED)
+
+
+def _plan(
+    data: str,
+    protection: list[str] | None,
+    splits: int,
+    epochs: int,
+    batch_size: int,
+    cut_width: int,
+    canaries: int,
+    seed: int,
+    *,
+    simulated: bool,
+) -> Plan:
+    """The plan that the options describe."""
+    return make_plan(
+        data=data,
+        protections=tuple(protection or _DEFAULT.protections),
+        splits=splits,
+        epochs=epochs,
+        batch_size=batch_size,
+        cut_width=cut_width,
+        canaries=canaries,
+        seed=seed,
+        simulated=simulated,
+    )
+
+
+def _compare(plan: Plan, folder: Path) -> None:
+    """Run, audit and show; an interrupted run is audited and shown as far as it got."""
+    console = Console()
+    interrupted = False
+    with ComparisonProgress(console) as progress:
+        try:
+            run_comparison(plan, folder, progress)
+        except KeyboardInterrupt:
+            interrupted = True
+        findings = findings_of_run(plan, folder, None, progress.on_audit)
+    write_findings(findings, folder / FINDINGS_FILE)
+    _show(folder, console)
+    if interrupted:
+        console.print(f"Interrupted. Go on with the same command and --out {folder}")
+        raise typer.Exit(_INTERRUPTED)
+
+
+def _show(folder: Path, console: Console) -> None:
+    """Print the table and write the page."""
+    findings = read_findings(folder / FINDINGS_FILE)
+    print_table(findings, console)
+    write_page(findings, folder / PAGE_FILE)
+    console.print(f"Page: {folder / PAGE_FILE}\nData: {folder / FINDINGS_FILE}", soft_wrap=True)
+
+
+def _new_folder(kind: str, data: str) -> Path:
+    """A folder that no other run has."""
+    return Path("runs") / f"{kind}-{data}-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+
+
+def _complain(message: str, status: int) -> None:
+    """One message to standard error, and out."""
+    Console(stderr=True, highlight=False).print(message, style="bold", markup=False, soft_wrap=True)
+    sys.exit(status)

@@ -1,0 +1,167 @@
+"""Where the non-label party of a comparison runs: in a process of its own, or in a thread."""
+
+import subprocess
+import sys
+import threading
+from abc import ABC, abstractmethod
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from typing_extensions import override
+
+from cutlayer.data import PartyTable
+from cutlayer.errors import ConnectionLostError, DeadlineError
+from cutlayer.experiments.plan import Plan, Training
+from cutlayer.experiments.two_parties import NON_LABEL_FOLDER, build_non_label_party
+from cutlayer.parties.checkpoint import save_half
+from cutlayer.protocol import Deadlines, TcpListener, Transport, in_memory_pair
+
+PEER_LOG = "non_label_party.log"
+_LOOK_SECONDS = 0.5
+_LOG_LINES = 5
+
+
+class Channel(ABC):
+    """Brings a non-label party to the other end of a transport, once for each training."""
+
+    @abstractmethod
+    def open(self, training: Training, folder: Path) -> Transport:
+        """The label party's end for one training.
+
+        Raises:
+            ConnectionLostError: the non-label party is gone.
+        """
+
+    @abstractmethod
+    def failure(self) -> BaseException | None:
+        """What the non-label party died of, where this process knows it better than the wire."""
+
+    @abstractmethod
+    def __enter__(self) -> Self: ...
+
+    @abstractmethod
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class PeerProcess(Channel):
+    """The non-label party as an operating-system process, joined by TCP on loopback."""
+
+    def __init__(self, run_folder: Path, deadlines: Deadlines | None = None) -> None:
+        self._run_folder = run_folder
+        self._deadlines = deadlines or Deadlines()
+        self._listener = TcpListener()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @override
+    def __enter__(self) -> Self:
+        command = [
+            sys.executable,
+            "-m",
+            "cutlayer.experiments.peer",
+            str(self._run_folder),
+            str(self._listener.port),
+        ]
+        # A session of its own: Ctrl-C reaches the label party, which ends the run in order.
+        with (self._run_folder / PEER_LOG).open("wb") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        return self
+
+    @override
+    def open(self, training: Training, folder: Path) -> Transport:
+        waited = 0.0
+        while True:
+            try:
+                return self._listener.accept(deadline=_LOOK_SECONDS)
+            except DeadlineError:
+                waited += _LOOK_SECONDS
+                if waited >= self._deadlines.connect:
+                    raise
+                if self._process is None or self._process.poll() is not None:
+                    raise ConnectionLostError(
+                        f"label party: the non-label party's process has ended. {self._log_tail()}"
+                    ) from None
+
+    @override
+    def failure(self) -> BaseException | None:
+        return None
+
+    @override
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._listener.close()
+        if self._process is None:
+            return
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.terminate()
+            self._process.wait()
+
+    def _log_tail(self) -> str:
+        """The last words of the process."""
+        path = self._run_folder / PEER_LOG
+        lines = path.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+        return "Its log is empty." if not lines else "Its last words: " + " | ".join(lines)
+
+
+class PeerThread(Channel):
+    """The non-label party as a thread of this process, joined by memory: for simulations."""
+
+    def __init__(self, plan: Plan, table: PartyTable) -> None:
+        self._plan, self._table = plan, table
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+
+    @override
+    def __enter__(self) -> Self:
+        return self
+
+    @override
+    def open(self, training: Training, folder: Path) -> Transport:
+        self._join()
+        here, there = in_memory_pair()
+
+        def play() -> None:
+            try:
+                party = build_non_label_party(self._plan, training, self._table, folder)
+                half = party.run(there)
+                save_half(folder / NON_LABEL_FOLDER, {"bottom": half.bottom}, half.encoder)
+            except BaseException as error:  # noqa: BLE001  (handed to the other thread)
+                self._failure = error
+            finally:
+                there.close()
+
+        self._thread = threading.Thread(target=play, name="non-label party", daemon=True)
+        self._thread.start()
+        return here
+
+    @override
+    def failure(self) -> BaseException | None:
+        self._join()
+        return self._failure
+
+    @override
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._join()
+
+    def _join(self) -> None:
+        """Wait until the last training's thread has ended."""
+        if self._thread is not None:
+            self._thread.join()

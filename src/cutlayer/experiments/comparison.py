@@ -1,0 +1,126 @@
+"""Run the trainings of a plan, one after the other, each kept in its own folder."""
+
+import shutil
+import time
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from cutlayer.audits import ReleaseRecorder
+from cutlayer.data import DATASETS, PartyTable
+from cutlayer.errors import ConnectionLostError, DataError
+from cutlayer.experiments.channel import Channel, PeerProcess, PeerThread
+from cutlayer.experiments.plan import ALONE, Plan, Training, keep_plan
+from cutlayer.experiments.result import read_result, result_of, write_result
+from cutlayer.experiments.two_parties import LABEL_FOLDER, build_label_party
+from cutlayer.parties import LabelParty, TopHalf
+from cutlayer.parties.checkpoint import save_half
+from cutlayer.parties.observers import ProgressObserver, ReleaseObserver
+
+
+class Watcher(ProgressObserver, ReleaseObserver, Protocol):
+    """Follows a comparison, for a progress display."""
+
+    def on_training(self, training: Training, done: int, total: int) -> None:
+        """``training`` begins; ``done`` of ``total`` trainings are finished."""
+
+
+def training_folder(run_folder: Path, training: Training) -> Path:
+    """Where one training keeps its files."""
+    return run_folder / "trainings" / training.name
+
+
+def pending(plan: Plan, run_folder: Path) -> list[Training]:
+    """The trainings that have no result yet."""
+    return [
+        training
+        for training in plan.trainings
+        if read_result(training_folder(run_folder, training)) is None
+    ]
+
+
+def run_comparison(plan: Plan, run_folder: Path, watcher: Watcher) -> None:
+    """Do what is left of a plan. An interrupted training is done anew; finished ones stay.
+
+    Args:
+        plan: what to do.
+        run_folder: new or empty, or the folder of the same plan, which is then gone on with.
+        watcher: follows the progress.
+
+    Raises:
+        ConfigurationError: the folder holds something else.
+        CutlayerError: a training failed; what was done before is kept.
+    """
+    table = DATASETS[plan.data]().label_party_table()
+    keep_plan(plan, run_folder)
+    torch.set_num_threads(1)
+    waiting = pending(plan, run_folder)
+    for training in waiting:
+        # Left over from an interrupted attempt; both parties begin this training anew.
+        shutil.rmtree(training_folder(run_folder, training), ignore_errors=True)
+    with _channel(plan, run_folder) as channel:
+        for training in waiting:
+            done = len(plan.trainings) - len(pending(plan, run_folder))
+            watcher.on_training(training, done, len(plan.trainings))
+            _run(plan, training, table, training_folder(run_folder, training), channel, watcher)
+
+
+def _channel(plan: Plan, run_folder: Path) -> Channel:
+    """Two processes, or one for a simulation."""
+    if plan.simulated:
+        return PeerThread(plan, DATASETS[plan.data]().non_label_party_table())
+    return PeerProcess(run_folder)
+
+
+def _run(
+    plan: Plan,
+    training: Training,
+    table: PartyTable,
+    folder: Path,
+    channel: Channel,
+    watcher: Watcher,
+) -> None:
+    """One training: run the parties, keep the label party's half, write the result last."""
+    began = time.monotonic()
+    folder.mkdir(parents=True, exist_ok=True)
+    recorders: list[ReleaseRecorder] = []
+    party = build_label_party(
+        plan,
+        training,
+        table,
+        folder,
+        observers=(watcher,),
+        progress=(watcher,),
+        recorders=recorders,
+    )
+    if training.spec == ALONE:
+        half = party.run_alone()
+    else:
+        half = _run_with_peer(party, channel, training, folder)
+    for recorder in recorders:
+        recorder.close()
+    save_half(folder / LABEL_FOLDER, half.halves, half.encoder)
+    share = _positive_share(table)
+    write_result(result_of(plan, training, half, share, time.monotonic() - began), folder)
+
+
+def _run_with_peer(
+    party: LabelParty, channel: Channel, training: Training, folder: Path
+) -> TopHalf:
+    """Run against the other party, and prefer its own account of a failure to a lost line."""
+    try:
+        half = party.run(channel.open(training, folder))
+    except ConnectionLostError as error:
+        cause = channel.failure()
+        if cause is not None and not isinstance(cause, ConnectionLostError):
+            raise cause from error
+        raise
+    return half
+
+
+def _positive_share(table: PartyTable) -> float:
+    """Share of positives among all records of the label party."""
+    if table.labels is None:
+        raise DataError("label party: the table has no labels.")
+    return float(table.labels.double().mean())

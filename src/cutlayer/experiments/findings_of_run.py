@@ -1,0 +1,278 @@
+"""The findings of a run folder: attack what was recorded, and join it with the results."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+from cutlayer.attacks import ATTACKS, Attack
+from cutlayer.audits import (
+    HINTS,
+    TRANSCRIPT,
+    TRUTH,
+    FirstLayerCarrier,
+    LeakAudit,
+    Measurement,
+    audit_leak,
+    read_hints,
+    read_truth,
+)
+from cutlayer.audits.findings import (
+    Applied,
+    Bound,
+    ClassHistogram,
+    FindingRow,
+    Findings,
+    LeakCurve,
+    Utility,
+)
+from cutlayer.errors import DataError
+from cutlayer.experiments.comparison import training_folder
+from cutlayer.experiments.plan import Plan, Training
+from cutlayer.experiments.result import KeptGuarantee, Result, read_result
+from cutlayer.experiments.two_parties import HANDED_OVER, LABEL_FOLDER, make_bottom
+from cutlayer.transcript import NonLabelHalf, Transcript
+
+HINT = (
+    "one known positive of each batch and its gradient before the protection (the generous "
+    "attacker of Li et al., 2022); its row is left out of the leak AUC"
+)
+
+OnAudit = Callable[[str, int, int], None]
+"""Told the name of the next audit, how many are done, and how many there are."""
+
+
+class _Done(NamedTuple):
+    """A training that has ended."""
+
+    training: Training
+    result: Result
+
+
+def findings_of_run(
+    plan: Plan, run_folder: Path, attacks: list[str] | None, on_audit: OnAudit
+) -> Findings:
+    """Attack every recorded training of a run, and describe the whole run.
+
+    Args:
+        plan: of the run.
+        run_folder: what :func:`~cutlayer.experiments.comparison.run_comparison` made.
+        attacks: names of the attacks to run; ``None`` for all.
+        on_audit: follows the progress.
+
+    Raises:
+        UnknownNameError: no attack of this name.
+        DataError: no training has ended, or a file is damaged.
+    """
+    chosen = {name: ATTACKS[name] for name in attacks or ATTACKS}
+    done = _done(plan, run_folder)
+    audited = [entry for entry in done if entry.training.audited]
+    audits: list[tuple[_Done, LeakAudit]] = []
+    for index, entry in enumerate(audited):
+        on_audit(entry.training.name, index, len(audited))
+        audits.append((entry, _audit(plan, entry.training, run_folder, chosen)))
+    on_audit("", len(audited), len(audited))
+    utility = {label: _utility(label, done) for label in dict.fromkeys(_label(e) for e in done)}
+    return Findings(
+        created=datetime.now().astimezone().isoformat(timespec="seconds"),
+        cutlayer_version=version("cutlayer"),
+        data=plan.data,
+        train_records=done[0].result.train_records,
+        test_records=done[0].result.test_records,
+        positive_share=done[0].result.positive_share,
+        features_non_label_party=_columns_at_non_label_party(audited, run_folder),
+        features_label_party=done[0].result.columns,
+        settings=_settings(plan),
+        processes=1 if plan.simulated else 2,
+        noise="simulation: noise is reproducible" if plan.simulated else "secret",
+        hint=HINT,
+        first_layer=_first_layer_note(audits),
+        complete=len(done) == len(plan.trainings),
+        rows=_rows(done, audits, utility),
+        applied=[_applied(e.result) for e in audited if not e.training.canaries],
+        utility=list(utility.values()),
+        curves=[c for entry, audit in audits for c in _curves(entry.result, audit)],
+        histograms=[h for entry, audit in audits for h in _histograms(entry, audit)],
+    )
+
+
+def _done(plan: Plan, run_folder: Path) -> list[_Done]:
+    """The trainings with a result, in the plan's order."""
+    done = []
+    for training in plan.trainings:
+        result = read_result(training_folder(run_folder, training))
+        if result is not None:
+            done.append(_Done(training, result))
+    if not done:
+        raise DataError(
+            f"{run_folder}: no training has ended yet, so there is nothing to show. Run it again "
+            f"with --out {run_folder}."
+        )
+    return done
+
+
+def _audit(
+    plan: Plan, training: Training, run_folder: Path, attacks: Mapping[str, Attack]
+) -> LeakAudit:
+    """Attack one recorded training, at the first layer too where the peer's half was given."""
+    folder = training_folder(run_folder, training)
+    own = folder / LABEL_FOLDER
+    carrier = None
+    if (folder / HANDED_OVER).exists():
+        half = NonLabelHalf(folder / HANDED_OVER)
+        bottom = make_bottom(plan, training, half.features.shape[1])
+        carrier = FirstLayerCarrier(half, bottom)
+    return audit_leak(
+        Transcript(own / TRANSCRIPT),
+        read_truth(own / TRUTH),
+        hints=read_hints(own / HINTS),
+        attacks=attacks,
+        first_layer=carrier,
+    )
+
+
+def _rows(
+    done: list[_Done],
+    audits: list[tuple[_Done, LeakAudit]],
+    utility: Mapping[tuple[str, str], Utility],
+) -> list[FindingRow]:
+    """A row for each measurement, and one for each baseline, in the order of the trainings."""
+    rows = [
+        _row(entry.result, measurement, utility[_label(entry)])
+        for entry, audit in audits
+        for measurement in audit.measurements
+    ]
+    baselines = {_label(entry): entry for entry in done if not entry.result.rows}
+    return rows + [_row(entry.result, None, utility[key]) for key, entry in baselines.items()]
+
+
+def _row(result: Result, measured: Measurement | None, utility: Utility) -> FindingRow:
+    """Join one measurement with the quality and the guarantee of its protection."""
+    over_all = measured is None or measured.releases == "all"
+    auc, auc_error = _mean_and_error(utility.test_auc)
+    loss, loss_error = _mean_and_error(utility.test_loss)
+    return FindingRow(
+        protection=result.protection,
+        strength=result.strength,
+        attack=measured.attack if measured else None,
+        layer=measured.layer if measured else None,
+        releases="all" if over_all else "one",
+        target=measured.target if measured else "labels",
+        leak_auc=measured.leak_auc if measured else None,
+        leak_auc_p95=measured.leak_auc_p95 if measured else None,
+        raw_auc=measured.raw_auc if measured else None,
+        pooled_auc=measured.pooled_auc if measured else None,
+        null_floor=measured.null_floor if measured else None,
+        null_deviation=measured.null_deviation if measured else None,
+        batches=measured.batches if measured else 0,
+        one_class_batches=measured.one_class_batches if measured else 0,
+        test_auc=auc,
+        test_auc_error=auc_error,
+        test_loss=loss,
+        test_loss_error=loss_error,
+        guarantee=_bound(result.all_releases if over_all else result.one_release),
+    )
+
+
+def _bound(kept: KeptGuarantee) -> Bound:
+    """The guarantee as the findings show it."""
+    return Bound(kind=kept.kind, leak_auc=kept.leak_auc, grounds=kept.grounds)
+
+
+def _utility(label: tuple[str, str], done: list[_Done]) -> Utility:
+    """Quality on each split; trainings with canaries are for the audit only."""
+    results = [e.result for e in done if _label(e) == label and not e.result.canaries]
+    return Utility(
+        protection=label[0],
+        strength=label[1],
+        test_auc=[result.test_auc for result in results],
+        test_loss=[result.test_loss for result in results],
+    )
+
+
+def _applied(result: Result) -> Applied:
+    """What was done to how many rows."""
+    return Applied(
+        protection=result.protection,
+        strength=result.strength,
+        stage=result.stage,
+        releases=result.releases,
+        rows=result.rows,
+        statement=f"{result.protection} was applied to all {result.rows:,} gradient rows of "
+        f"{result.releases:,} messages, at stage {result.stage}.",
+    )
+
+
+def _curves(result: Result, audit: LeakAudit) -> list[LeakCurve]:
+    """Leak over the steps."""
+    return [
+        LeakCurve(
+            protection=result.protection,
+            strength=result.strength,
+            attack=curve.attack,
+            layer=curve.layer,
+            target=curve.target,
+            step=list(curve.step),
+            leak_auc=list(curve.leak_auc),
+            null_floor=list(curve.null_floor),
+        )
+        for curve in audit.curves
+    ]
+
+
+def _histograms(entry: _Done, audit: LeakAudit) -> list[ClassHistogram]:
+    """Norms and cosines by class, of the training without canaries."""
+    if entry.result.canaries:
+        return []
+    return [
+        ClassHistogram(
+            protection=entry.result.protection,
+            strength=entry.result.strength,
+            layer=histogram.layer,
+            quantity=histogram.quantity,
+            edges=list(histogram.edges),
+            positive=list(histogram.positive),
+            negative=list(histogram.negative),
+        )
+        for histogram in audit.histograms
+    ]
+
+
+def _columns_at_non_label_party(audited: list[_Done], run_folder: Path) -> int:
+    """Encoded columns of the non-label party; 0 where it handed nothing over."""
+    for entry in audited:
+        folder = training_folder(run_folder, entry.training) / HANDED_OVER
+        if folder.exists():
+            return int(NonLabelHalf(folder).features.shape[1])
+    return 0
+
+
+def _first_layer_note(audits: list[tuple[_Done, LeakAudit]]) -> str:
+    """Whether the first layer was measured."""
+    layers = {m.layer for _, audit in audits for m in audit.measurements}
+    if "first" in layers:
+        return "measured"
+    return "not measured (bounded by the cut): the non-label party did not hand over its half"
+
+
+def _settings(plan: Plan) -> dict[str, str | int | float | bool | None]:
+    """The plan as flat values."""
+    return {
+        name: ", ".join(value) if isinstance(value, tuple) else value
+        for name, value in plan.model_dump().items()
+    }
+
+
+def _label(entry: _Done) -> tuple[str, str]:
+    """Name and strength."""
+    return entry.result.protection, entry.result.strength
+
+
+def _mean_and_error(values: list[float]) -> tuple[float | None, float | None]:
+    """Mean over the splits and its standard error, each ``None`` where it is undefined."""
+    if not values:
+        return None, None
+    error = stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
+    return fmean(values), error

@@ -1,0 +1,49 @@
+"""The non-label party's process of a comparison: ``python -m cutlayer.experiments.peer``."""
+
+import sys
+from pathlib import Path
+
+import torch
+
+from cutlayer.data import DATASETS
+from cutlayer.errors import CutlayerError, PeerEndedError
+from cutlayer.experiments.comparison import pending, training_folder
+from cutlayer.experiments.plan import ALONE, read_plan
+from cutlayer.experiments.two_parties import NON_LABEL_FOLDER, build_non_label_party
+from cutlayer.parties.checkpoint import save_half
+from cutlayer.protocol import Deadlines, connect
+
+
+def run_peer(run_folder: Path, port: int) -> None:
+    """Play the non-label party in every training that is not done yet.
+
+    Raises:
+        CutlayerError: a training failed.
+    """
+    torch.set_num_threads(1)
+    plan = read_plan(run_folder)
+    table = DATASETS[plan.data]().non_label_party_table()
+    for training in pending(plan, run_folder):
+        if training.spec == ALONE:
+            continue
+        folder = training_folder(run_folder, training)
+        party = build_non_label_party(plan, training, table, folder)
+        half = party.run(connect("127.0.0.1", port, deadline=Deadlines().connect))
+        save_half(folder / NON_LABEL_FOLDER, {"bottom": half.bottom}, half.encoder)
+
+
+def main() -> int:
+    """Run, and say in one line what went wrong."""
+    try:
+        run_peer(Path(sys.argv[1]), int(sys.argv[2]))
+    except PeerEndedError as error:
+        sys.stderr.write(f"{error}\n")
+        return 0 if error.stopped else 1
+    except CutlayerError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,204 @@
+"""The plan of a comparison: which trainings, with which settings, in which order."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from cutlayer.data import DATASETS
+from cutlayer.errors import ConfigurationError, CutlayerError, DataError
+from cutlayer.parties import Terms
+from cutlayer.protections import PROTECTIONS, NoNoise, Protection, parse_protection
+
+PLAN_FILE = "plan.json"
+ALONE = "label_party_alone"
+FROZEN = "frozen"
+BASELINES = (ALONE, FROZEN)
+"""Trainings in which no gradient is sent: the label party by itself, and a frozen bottom."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training of a comparison."""
+
+    spec: str
+    """A baseline's name, or a protection as text."""
+    split: int
+    """Which fold is the test."""
+    canaries: int
+    """Training records with a coin for a label."""
+    visits: int
+    """How often each training record is sent."""
+    audited: bool
+    """Whether its messages are recorded and attacked."""
+    name: str
+    """Also the name of its folder."""
+
+    @cached_property
+    def protection(self) -> Protection:
+        """The protection, made anew: averages over batches belong to one training."""
+        if self.spec in BASELINES:
+            return NoNoise()  # never applied: these trainings send no gradient
+        return parse_protection(self.spec, PROTECTIONS, planned_releases=self.visits)
+
+    @property
+    def label(self) -> tuple[str, str]:
+        """Name and strength, as the reports show them."""
+        if self.spec in BASELINES:
+            return self.spec, "-"
+        return self.protection.name, self.protection.strength
+
+
+class Plan(BaseModel):
+    """Everything that decides what a comparison does; kept as ``plan.json`` in its folder."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data: str = "caravan"
+    protections: tuple[str, ...] = (
+        "no_noise",
+        "isotropic:t=1",
+        "max_norm",
+        "marvell:s=4",
+        "residual:max_leak_auc=0.7",
+    )
+    baselines: tuple[str, ...] = BASELINES
+    splits: int = Field(default=5, ge=1)
+    folds: int = Field(default=5, ge=2)
+    epochs: int = Field(default=10, ge=1)
+    batch_size: int = Field(default=512, ge=2)
+    cut_width: int = Field(default=16, ge=1)
+    hidden_width: int = Field(default=32, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    weight_decay: float = Field(default=1e-3, ge=0)
+    canaries: int = Field(default=1000, ge=0)
+    seed: int = Field(default=0, ge=0)
+    simulated: bool = False
+    """One process and repeatable noise, for research; otherwise two processes and secret noise."""
+
+    @field_validator("data")
+    @classmethod
+    def _known_data(cls, value: str) -> str:
+        DATASETS[value]
+        return value
+
+    @field_validator("baselines")
+    @classmethod
+    def _known_baselines(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if name not in BASELINES:
+                raise ConfigurationError(
+                    f"No baseline is called {name!r}. Known: {', '.join(BASELINES)}."
+                )
+        return value
+
+    @property
+    def trainings(self) -> list[Training]:
+        """All trainings; the audited first, so that an interrupted run says most."""
+        first = [self._training(spec, 0) for spec in (*self.protections, *self.baselines)]
+        coins = [self._training(spec, 0, canaries=True) for spec in self.protections]
+        rest = [
+            self._training(spec, split)
+            for split in range(1, self.splits)
+            for spec in (*self.protections, *self.baselines)
+        ]
+        return first + (coins if self.canaries else []) + rest
+
+    def terms(self, training: Training) -> Terms:
+        """What the two parties of a training agree on."""
+        name, strength = training.label
+        return Terms(
+            run=training.name,
+            data=self.data,
+            protection=f"{name} {strength}",
+            mode="one round" if training.spec == FROZEN else "loop",
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            cut_width=self.cut_width,
+            seed=self.seed,
+            folds=self.folds,
+            test_fold=training.split,
+        )
+
+    def generator(self, training: Training, purpose: str) -> torch.Generator:
+        """Randomness for one purpose; alike for all protections, so that runs can be paired."""
+        return torch.Generator().manual_seed(self.derived_seed(training, purpose))
+
+    def derived_seed(self, training: Training, purpose: str) -> int:
+        """A seed for one purpose of one split."""
+        text = f"{self.seed}/{training.split}/{training.canaries}/{purpose}"
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest(), "big")
+
+    def _training(self, spec: str, split: int, *, canaries: bool = False) -> Training:
+        """One entry of the list, with the name of its folder."""
+        specs = (*self.protections, *self.baselines)
+        kind = "canaries" if canaries else f"split-{split}"
+        name = f"{specs.index(spec):02d}-{spec.partition(':')[0]}-{kind}"
+        audited = spec not in BASELINES and split == 0
+        coins = self.canaries if canaries else 0
+        return Training(spec, split, coins, self.epochs, audited, name)
+
+
+def make_plan(**settings: object) -> Plan:
+    """A plan from settings, each checked.
+
+    Raises:
+        ConfigurationError: a setting is unknown or breaks a rule; names it, the rule and the fix.
+    """
+    try:
+        plan = Plan.model_validate(settings)
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = "--" + "-".join(str(part) for part in first["loc"]).replace("_", "-")
+        raise ConfigurationError(f"{option}: {first['msg']}, got {first['input']!r}.") from error
+    if plan.splits > plan.folds:
+        raise ConfigurationError(
+            f"--splits: at most {plan.folds}, the number of folds, got {plan.splits}."
+        )
+    if len(set(plan.protections)) != len(plan.protections):
+        raise ConfigurationError("--protection: the same protection is named twice.")
+    for training in plan.trainings:
+        _ = training.protection  # a wrong setting is found before anything is written
+    return plan
+
+
+def read_plan(folder: Path) -> Plan:
+    """The plan of a run folder.
+
+    Raises:
+        DataError: there is none, or it is damaged.
+    """
+    path = folder / PLAN_FILE
+    try:
+        return Plan.model_validate_json(path.read_bytes())
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{folder} is no run folder: it has no {PLAN_FILE}. Name a folder that `cutlayer demo` "
+            "or `cutlayer simulate` has made."
+        ) from error
+    except (ValidationError, CutlayerError) as error:
+        raise DataError(f"{path} is damaged ({error}). Run the comparison again.") from error
+
+
+def keep_plan(plan: Plan, folder: Path) -> None:
+    """Write the plan into its folder, or see that the folder already holds this very plan.
+
+    Raises:
+        ConfigurationError: the folder holds something else.
+    """
+    if (folder / PLAN_FILE).exists():
+        if read_plan(folder) != plan:
+            raise ConfigurationError(
+                f"--out: {folder} holds a run with other settings. Choose another folder, or give "
+                "the same settings to go on with that run."
+            )
+        return
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigurationError(
+            f"--out: {folder} is not empty and holds no run. Choose another folder."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / PLAN_FILE).write_text(plan.model_dump_json(indent=1))

@@ -1,0 +1,115 @@
+"""The result of one training: written last, so that its presence says that the rest is whole."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from cutlayer.errors import DataError
+from cutlayer.experiments.plan import BASELINES, Plan, Training
+from cutlayer.leakage.guarantee import Guarantee, GuaranteeKind
+from cutlayer.parties import TopHalf
+
+RESULT_FILE = "result.json"
+
+
+class KeptGuarantee(BaseModel):
+    """A :class:`~cutlayer.leakage.guarantee.Guarantee` as JSON."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: GuaranteeKind
+    leak_auc: float | None
+    releases: int
+    grounds: str
+
+
+class Result(BaseModel):
+    """What the label party knows after one training."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    protection: str
+    strength: str
+    stage: str
+    split: int
+    canaries: int
+    test_auc: float
+    test_loss: float
+    releases: int
+    """Gradient messages that were sent."""
+    rows: int
+    """Gradient rows that were sent."""
+    one_release: KeptGuarantee
+    all_releases: KeptGuarantee
+    train_records: int
+    test_records: int
+    only_at_label_party: int
+    only_at_non_label_party: int
+    positive_share: float
+    columns: int
+    """Encoded columns of the label party."""
+    seconds: float
+
+
+def result_of(
+    plan: Plan, training: Training, half: TopHalf, positive_share: float, seconds: float
+) -> Result:
+    """Gather the result of a training that has just ended."""
+    protection, strength = training.label
+    sends_nothing = training.spec in BASELINES
+    return Result(
+        protection=protection,
+        strength=strength,
+        stage="none" if sends_nothing else training.protection.stage.value,
+        split=training.split,
+        canaries=training.canaries,
+        test_auc=half.evaluation.test_auc,
+        test_loss=half.evaluation.test_loss,
+        releases=half.releases,
+        rows=half.rows,
+        one_release=_kept(training, 0 if sends_nothing else 1),
+        all_releases=_kept(training, 0 if sends_nothing else plan.epochs),
+        train_records=len(half.agreement.train),
+        test_records=len(half.agreement.test),
+        only_at_label_party=half.agreement.only_here,
+        only_at_non_label_party=half.agreement.only_there,
+        positive_share=positive_share,
+        columns=half.encoder.width,
+        seconds=seconds,
+    )
+
+
+def write_result(result: Result, folder: Path) -> None:
+    """Write the result whole or not at all."""
+    partial = folder / f"{RESULT_FILE}.partial"
+    partial.write_text(result.model_dump_json(indent=1))
+    partial.replace(folder / RESULT_FILE)
+
+
+def read_result(folder: Path) -> Result | None:
+    """The result of a training, or ``None`` where it has not ended.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    path = folder / RESULT_FILE
+    try:
+        return Result.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        raise DataError(f"{path} is damaged; delete {folder} and run again.") from error
+
+
+def _kept(training: Training, releases: int) -> KeptGuarantee:
+    """What is promised after so many releases of one record."""
+    if releases == 0:
+        promised = Guarantee("rigorous", 0.5, 0, "No message depends on a label.")
+    else:
+        promised = training.protection.guarantee(releases)
+    return KeptGuarantee(
+        kind=promised.kind,
+        leak_auc=promised.leak_auc,
+        releases=promised.releases,
+        grounds=promised.grounds,
+    )

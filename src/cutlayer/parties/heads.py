@@ -1,0 +1,226 @@
+"""What the label party does with one batch, for each stage at which a protection may act.
+
+This is where a gradient is perturbed: :meth:`Head.answer` returns what is sent.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from typing_extensions import override
+
+from cutlayer.errors import ProtectionError
+from cutlayer.protections.base import GradientProtection, Protection
+from cutlayer.protections.residual import Residual
+from cutlayer.rng import NoiseSource
+
+MakeOptimizer = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The reply to one activation."""
+
+    gradient: Tensor
+    """What is sent, ``(examples, width)``."""
+    clean_gradient: Tensor | None
+    """What would have been sent without protection; only where an audit asked for it."""
+
+
+class Head(ABC):
+    """The label party's half in training."""
+
+    @abstractmethod
+    def answer(
+        self, activation: Tensor, own_features: Tensor, labels: Tensor, *, audited: bool
+    ) -> Answer:
+        """Compute the gradient to send, already perturbed, and keep the update for later.
+
+        Raises:
+            ProtectionError: the protection cannot be applied; nothing may be sent.
+        """
+
+    @abstractmethod
+    def update(self) -> None:
+        """Take the optimizer step of the last answer."""
+
+    @abstractmethod
+    def predict(self, activation: Tensor, own_features: Tensor) -> Tensor:
+        """Logits, without gradient, ``(examples,)``."""
+
+    @property
+    @abstractmethod
+    def halves(self) -> dict[str, nn.Module]:
+        """The trained modules by name, for saving."""
+
+
+class GradientHead(Head):
+    """One top, trained on clean labels; the cut gradient is perturbed on its way out."""
+
+    def __init__(
+        self,
+        top: nn.Module,
+        protection: GradientProtection,
+        make_optimizer: MakeOptimizer,
+        noise: NoiseSource,
+    ) -> None:
+        self._top, self._protection, self._noise = top, protection, noise
+        self._optimizer = make_optimizer(list(top.parameters()))
+        self._primed = False
+
+    @override
+    def answer(
+        self, activation: Tensor, own_features: Tensor, labels: Tensor, *, audited: bool
+    ) -> Answer:
+        if not self._primed:
+            self._prime(activation, own_features)
+        leaf = activation.detach().requires_grad_()
+        loss = _mean_loss(self._top(leaf, own_features), labels)
+        self._optimizer.zero_grad()
+        loss.backward()
+        clean = _gradient_of(leaf)
+        gradient = self._protection.perturb(clean, labels, noise=self._noise)
+        return Answer(gradient, clean if audited else None)
+
+    def fit(self, activation: Tensor, own_features: Tensor, labels: Tensor) -> None:
+        """Learn from one batch of activations that get no gradient back."""
+        self._optimizer.zero_grad()
+        _mean_loss(self._top(activation, own_features), labels).backward()
+        self._optimizer.step()
+
+    @override
+    def update(self) -> None:
+        self._optimizer.step()
+
+    @override
+    def predict(self, activation: Tensor, own_features: Tensor) -> Tensor:
+        with torch.no_grad():
+            return self._top(activation, own_features)
+
+    @property
+    @override
+    def halves(self) -> dict[str, nn.Module]:
+        return {"top": self._top}
+
+    def _prime(self, activation: Tensor, own_features: Tensor) -> None:
+        """Show the protection both classes: the first batch under label 1, then under label 0.
+
+        Done for every protection and every first batch, so that its cost tells nothing.
+        """
+        self._primed = True
+        both = []
+        for label in (1, 0):
+            leaf = activation.detach().requires_grad_()
+            labels = torch.full((len(activation),), label)
+            loss = _mean_loss(self._top(leaf, own_features), labels)
+            both.append(torch.autograd.grad(loss, leaf)[0])
+        labels = torch.cat([torch.ones(len(activation)), torch.zeros(len(activation))]).long()
+        self._protection.prime(torch.cat(both), labels)
+
+
+class ResidualHead(Head):
+    """Two tops: one that makes the messages, and one that predicts.
+
+    The message head learns from noisy residuals only and makes every message; the prediction
+    head learns from clean labels on detached activations and never leaves.
+
+    So labels reach messages through the noisy residual alone, which is what the guarantee needs.
+    """
+
+    def __init__(
+        self,
+        message_top: nn.Module,
+        prediction_top: nn.Module,
+        protection: Residual,
+        make_optimizer: MakeOptimizer,
+        noise: NoiseSource,
+    ) -> None:
+        self._message_top, self._prediction_top = message_top, prediction_top
+        self._protection, self._noise = protection, noise
+        self._message_optimizer = make_optimizer(list(message_top.parameters()))
+        self._prediction_optimizer = make_optimizer(list(prediction_top.parameters()))
+
+    @override
+    def answer(
+        self, activation: Tensor, own_features: Tensor, labels: Tensor, *, audited: bool
+    ) -> Answer:
+        leaf = activation.detach().requires_grad_()
+        logit = self._message_top(leaf, own_features)
+        clean = self._clean_gradient(logit, leaf, labels) if audited else None
+        residual = self._protection.noisy_residual(logit.detach(), labels, noise=self._noise)
+        self._message_optimizer.zero_grad()
+        logit.backward(residual / len(labels))
+        self._prediction_optimizer.zero_grad()
+        _mean_loss(self._prediction_top(activation.detach(), own_features), labels).backward()
+        return Answer(_gradient_of(leaf), clean)
+
+    @override
+    def update(self) -> None:
+        self._message_optimizer.step()
+        self._prediction_optimizer.step()
+
+    @override
+    def predict(self, activation: Tensor, own_features: Tensor) -> Tensor:
+        with torch.no_grad():
+            return self._prediction_top(activation, own_features)
+
+    @property
+    @override
+    def halves(self) -> dict[str, nn.Module]:
+        return {"message_top": self._message_top, "prediction_top": self._prediction_top}
+
+    def _clean_gradient(self, logit: Tensor, leaf: Tensor, labels: Tensor) -> Tensor:
+        """The message without its noise, for an audit."""
+        residual = (torch.sigmoid(logit.detach()) - labels) / len(labels)
+        return torch.autograd.grad(logit, leaf, residual, retain_graph=True)[0]
+
+
+def head_for(
+    protection: Protection,
+    make_top: Callable[[str], nn.Module],
+    make_optimizer: MakeOptimizer,
+    noise: NoiseSource,
+) -> Head:
+    """The head that a protection's stage asks for.
+
+    Args:
+        protection: of the run.
+        make_top: builds a top; called with ``"top"``, or with ``"message_top"`` and
+            ``"prediction_top"``.
+        make_optimizer: builds an optimizer for a top's parameters.
+        noise: where the protection's randomness comes from.
+
+    Raises:
+        ProtectionError: no head exists for this protection.
+    """
+    if isinstance(protection, GradientProtection):
+        return GradientHead(make_top("top"), protection, make_optimizer, noise)
+    if isinstance(protection, Residual):
+        tops = make_top("message_top"), make_top("prediction_top")
+        return ResidualHead(*tops, protection, make_optimizer, noise)
+    raise ProtectionError(
+        f"label party: {protection.name} acts at stage {protection.stage.value}, for which the "
+        "label party has no head. Choose a protection of stage gradient or residual."
+    )
+
+
+def _mean_loss(logit: Tensor, labels: Tensor) -> Tensor:
+    """Mean binary cross-entropy over the batch."""
+    return functional.binary_cross_entropy_with_logits(logit, labels.to(logit.dtype))
+
+
+def _gradient_of(leaf: Tensor) -> Tensor:
+    """The gradient at the cut.
+
+    Raises:
+        ProtectionError: the logit does not depend on the activation.
+    """
+    if leaf.grad is None:
+        raise ProtectionError(
+            "label party: the top's logit does not depend on the activation, so there is no "
+            "gradient to send. Use the activation in the top's forward."
+        )
+    return leaf.grad

@@ -1,0 +1,33 @@
+"""Observers: what else may look at a step. They are called after the message has left."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from cutlayer.transcript.release import Release
+
+
+class ReleaseObserver(Protocol):
+    """Looks at each release from inside the label party."""
+
+    def on_release(self, release: Release, labels: Tensor, clean_gradient: Tensor) -> None:
+        """See one release.
+
+        Args:
+            release: what the non-label party sees of this step.
+            labels: the training labels of its rows, ``(examples,)``: private to the label party.
+            clean_gradient: the gradient before protection: private to the label party.
+        """
+
+
+HalfObserver = Callable[[int, nn.Module], None]
+"""Sees, inside the non-label party, each step's number and the half as it made that step's
+activation, before its update."""
+
+
+class ProgressObserver(Protocol):
+    """Is told how far a training is."""
+
+    def on_progress(self, step: int, steps: int, rows: int) -> None:
+        """``step`` of ``steps`` is done, with ``rows`` records."""

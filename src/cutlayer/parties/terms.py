@@ -1,0 +1,71 @@
+"""Terms: every setting that both parties must share, compared before the first step."""
+
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from cutlayer import check
+from cutlayer.errors import TermsMismatchError
+from cutlayer.protocol.messages import JsonScalar, Role
+
+Mode = Literal["loop", "one round"]
+"""``loop``: activations go over and gradients come back, batch after batch. ``one round``: the
+activations of a frozen bottom go over once, and nothing comes back."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the parties agree on. Nothing here is secret, and nothing depends on labels.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+
+    run: str
+    """Name of the run; ties every message to it."""
+    data: str
+    """Name of the data set, so that two halves of different sets are not joined by mistake."""
+    protection: str
+    """Name and strength of the protection, as the reports show them."""
+    mode: Mode = "loop"
+    epochs: int = 10
+    """Passes over the training records; the number of releases of each record."""
+    batch_size: int = 512
+    cut_width: int = 16
+    seed: int = 0
+    """For the batch order and the split. Known to both, so never used for noise or weights."""
+    folds: int = 5
+    """The records are cut into so many parts by a keyed hash of their ids."""
+    test_fold: int = 0
+    """The part that is kept for the test."""
+
+    def __post_init__(self) -> None:
+        for name, low in (
+            ("epochs", 1),
+            ("batch_size", 2),
+            ("cut_width", 1),
+            ("seed", 0),
+            ("folds", 2),
+            ("test_fold", 0),
+        ):
+            check.at_least(name, getattr(self, name), low)
+        if self.test_fold >= self.folds:
+            raise ValueError(f"test_fold must be below folds = {self.folds}, got {self.test_fold}.")
+        if self.mode not in ("loop", "one round"):
+            raise ValueError(f"mode must be 'loop' or 'one round', got {self.mode!r}.")
+
+    def as_fields(self) -> dict[str, JsonScalar]:
+        """The terms as they go into HELLO."""
+        return asdict(self)
+
+    def require_equal(self, theirs: dict[str, JsonScalar], own_role: Role) -> None:
+        """Compare with the peer's terms.
+
+        Raises:
+            TermsMismatchError: a field differs; names it and both values.
+        """
+        for name, own in self.as_fields().items():
+            if name not in theirs or theirs[name] != own:
+                raise TermsMismatchError(
+                    f"{own_role.value}: {name} is {own!r} here and {theirs.get(name)!r} at the "
+                    f"{own_role.peer.value}. Start both parties with the same value."
+                )

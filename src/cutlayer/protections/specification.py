@@ -1,0 +1,52 @@
+"""Protections as text, as the command line and configuration files write them."""
+
+from dataclasses import fields
+
+from cutlayer.errors import ConfigurationError
+from cutlayer.protections.base import Protection
+from cutlayer.registry import Registry
+
+
+def parse_protection(
+    text: str, table: Registry[type[Protection]], *, planned_releases: int | None = None
+) -> Protection:
+    """Make a protection from ``name`` or ``name:setting=value,setting=value``.
+
+    Args:
+        text: for example ``marvell:s=4,statistics=batch``.
+        table: of the known protections.
+        planned_releases: how often each record will be sent. Completes a goal for the whole
+            training, as in ``residual:max_leak_auc=0.7``, that does not state it itself.
+
+    Raises:
+        UnknownNameError: no protection of this name.
+        ConfigurationError: a setting is unknown, given twice, or has a value that breaks a rule.
+    """
+    name, _, rest = text.partition(":")
+    kind = table[name.strip()]
+    known = [f.name for f in fields(kind) if f.init]  # type: ignore[arg-type]
+    settings: dict[str, str | float | int] = {}
+    for part in filter(None, (p.strip() for p in rest.split(","))):
+        setting, equals, value = (p.strip() for p in part.partition("="))
+        if not equals or not value or setting not in known or setting in settings:
+            raise ConfigurationError(
+                f"protection {text!r}: {part!r} is not a new setting=value of {name}. "
+                f"Settings: {', '.join(known) or 'none'}."
+            )
+        settings[setting] = _number_or_word(value)
+    if "releases" in known and "max_leak_auc" in settings and planned_releases is not None:
+        settings.setdefault("releases", planned_releases)
+    try:
+        return kind(**settings)
+    except (ValueError, TypeError) as error:
+        raise ConfigurationError(f"protection {text!r}: {error}") from error
+
+
+def _number_or_word(value: str) -> str | float | int:
+    """An int where it reads as one, else a float, else the word itself."""
+    for convert in (int, float):
+        try:
+            return convert(value)
+        except ValueError:
+            continue
+    return value

@@ -1,0 +1,228 @@
+"""The session: which message may come when, from whom, in which shape.
+
+Both parties keep the same machine and check every message against it, sent or received::
+
+    label HELLO -> non-label HELLO -> label IDS -> non-label IDS -> READY
+
+    loop:       READY --ACTIVATION--> REPLY_DUE --GRADIENT--> READY --QUERY--> QUERYING --QUERY--+
+                                                                                  ^--------------+
+    one round:  READY --FROZEN--> RELEASING --FROZEN--+
+                                     ^----------------+
+    end:        READY | QUERYING | RELEASING --BYE--> LEAVING --BYE--> ENDED
+    any state but ENDED --ERROR--> FAILED
+"""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from types import TracebackType
+
+import torch
+from torch import Tensor
+
+from cutlayer import check
+from cutlayer.errors import ConnectionLostError, PeerEndedError, ProtocolError
+from cutlayer.protocol import codec
+from cutlayer.protocol.messages import ErrorCode, JsonScalar, Kind, Message, Role
+from cutlayer.protocol.transport import Deadlines, Transport
+
+ERROR_WIDTH = 16
+"""Bytes of every ERROR payload: its length tells nothing."""
+
+
+class State(Enum):
+    """What the session waits for."""
+
+    LABEL_HELLO = auto()
+    NON_LABEL_HELLO = auto()
+    LABEL_IDS = auto()
+    NON_LABEL_IDS = auto()
+    READY = auto()
+    REPLY_DUE = auto()
+    QUERYING = auto()
+    RELEASING = auto()
+    LEAVING = auto()
+    ENDED = auto()
+    FAILED = auto()
+
+
+_L, _N = Role.LABEL, Role.NON_LABEL
+TRANSITIONS: dict[tuple[State, Role, Kind], State] = {
+    (State.LABEL_HELLO, _L, Kind.HELLO): State.NON_LABEL_HELLO,
+    (State.NON_LABEL_HELLO, _N, Kind.HELLO): State.LABEL_IDS,
+    (State.LABEL_IDS, _L, Kind.IDS): State.NON_LABEL_IDS,
+    (State.NON_LABEL_IDS, _N, Kind.IDS): State.READY,
+    (State.READY, _N, Kind.ACTIVATION): State.REPLY_DUE,
+    (State.REPLY_DUE, _L, Kind.GRADIENT): State.READY,
+    (State.READY, _N, Kind.QUERY): State.QUERYING,
+    (State.QUERYING, _N, Kind.QUERY): State.QUERYING,
+    (State.READY, _N, Kind.FROZEN): State.RELEASING,
+    (State.RELEASING, _N, Kind.FROZEN): State.RELEASING,
+    (State.READY, _N, Kind.BYE): State.LEAVING,
+    (State.QUERYING, _N, Kind.BYE): State.LEAVING,
+    (State.RELEASING, _N, Kind.BYE): State.LEAVING,
+    (State.LEAVING, _L, Kind.BYE): State.ENDED,
+}
+"""The whole machine; ERROR apart, which either party may send in any state but the last two."""
+
+_HANDSHAKE = {State.LABEL_HELLO, State.NON_LABEL_HELLO, State.LABEL_IDS, State.NON_LABEL_IDS}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a tensor message must look like; ``rows`` or ``width`` ``None`` leaves it open."""
+
+    rows: int | None
+    width: int | None
+    dtype: torch.dtype = torch.float32
+
+
+class Session:
+    """One party's end of a run: sends, receives, and keeps the machine."""
+
+    def __init__(
+        self, role: Role, transport: Transport, *, run: str, deadlines: Deadlines | None = None
+    ) -> None:
+        self.role = role
+        self.state = State.LABEL_HELLO
+        self._transport = transport
+        self._run = run
+        self._deadlines = deadlines or Deadlines()
+
+    def send_tensor(self, kind: Kind, tensor: Tensor, *, step: int = 0) -> None:
+        """Send one tensor message; see :meth:`send_fields` for the errors."""
+        self._send(Message(kind, step, tensor=tensor))
+
+    def send_fields(self, kind: Kind, fields: dict[str, JsonScalar] | None = None) -> None:
+        """Send one control message.
+
+        Raises:
+            ProtocolError: this party may not send this message now (a mistake of ours).
+            ConnectionLostError: the peer is gone or does not take the message.
+        """
+        self._send(Message(kind, fields=fields or {}))
+
+    def receive_tensor(self, kind: Kind, shape: Shape, *, step: int = 0) -> Tensor:
+        """Wait for one tensor message of this kind, step and shape.
+
+        Returns:
+            The tensor; floating-point values are finite.
+
+        Raises:
+            ProtocolError: anything else came, or the peer ended the session.
+            ConnectionLostError: the peer is gone or silent.
+        """
+        message = self._receive(kind, step, shape)
+        if message.tensor is None:
+            raise self._refuse(f"a {kind.name} without a tensor")
+        if message.tensor.is_floating_point():
+            try:
+                check.finite(kind.name, message.tensor)
+            except ValueError as error:
+                raise self._refuse(f"values that are not finite ({error})") from error
+        return message.tensor
+
+    def receive_fields(self, kind: Kind) -> dict[str, JsonScalar]:
+        """Wait for one control message of this kind; see :meth:`receive_tensor` for the errors."""
+        return self._receive(kind, 0, None).fields
+
+    def abort(self, code: ErrorCode) -> None:
+        """Tell the peer that this party ends the session, if the peer can still be told."""
+        if self.state in (State.ENDED, State.FAILED):
+            return
+        self.state = State.FAILED
+        text = code.value.encode().ljust(ERROR_WIDTH)
+        tensor = torch.frombuffer(bytearray(text), dtype=torch.uint8).reshape(1, ERROR_WIDTH)
+        header, payload = codec.encode(Message(Kind.ERROR, tensor=tensor), self._run)
+        try:
+            self._transport.send(header, payload, deadline=min(5.0, self._deadlines.step))
+        except ConnectionLostError:
+            return
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Whatever happened: tell the peer if it cannot know, and let go of the transport."""
+        if kind is not None and not issubclass(kind, ConnectionLostError):
+            stopped = issubclass(kind, KeyboardInterrupt)
+            self.abort(ErrorCode.STOPPED if stopped else ErrorCode.FAILED)
+        self._transport.close()
+
+    def _send(self, message: Message) -> None:
+        """Check against the machine, encode, hand over."""
+        following = TRANSITIONS.get((self.state, self.role, message.kind))
+        if following is None:
+            raise ProtocolError(
+                f"{self.role.value}: may not send {message.kind.name} in state {self.state.name}."
+            )
+        header, payload = codec.encode(message, self._run)
+        self._transport.send(header, payload, deadline=self._deadline())
+        self.state = following
+
+    def _receive(self, kind: Kind, step: int, shape: Shape | None) -> Message:
+        """Wait for exactly this message, and move the machine on."""
+        following = TRANSITIONS.get((self.state, self.role.peer, kind))
+        if following is None:
+            raise ProtocolError(
+                f"{self.role.value}: may not wait for {kind.name} in state {self.state.name}."
+            )
+
+        def accept(header: codec.Header) -> None:
+            self._accept(header, kind, step, shape)
+
+        header, payload = self._transport.receive(accept, deadline=self._deadline())
+        message = codec.decode(header, payload)
+        if message.kind is Kind.ERROR:
+            self._peer_ended(message)
+        self.state = following
+        return message
+
+    def _accept(self, header: codec.Header, kind: Kind, step: int, shape: Shape | None) -> None:
+        """Refuse every header but the expected one (or a well-formed ERROR)."""
+        if header.run_tag != codec.run_tag(self._run):
+            raise self._refuse("a message of another run")
+        if header.kind is Kind.ERROR:
+            if (header.rows, header.width, header.dtype) != (1, ERROR_WIDTH, torch.uint8):
+                raise self._refuse("a malformed ERROR")
+            return
+        if header.kind is not kind:
+            raise self._refuse(f"{header.kind.name} where {kind.name} was due")
+        if header.step != step:
+            raise self._refuse(f"{kind.name} of step {header.step} where step {step} was due")
+        if header.dtype is not (shape.dtype if shape else None):
+            raise self._refuse(f"{kind.name} with elements of {header.dtype}")
+        if shape and (
+            shape.rows not in (None, header.rows) or shape.width not in (None, header.width)
+        ):
+            raise self._refuse(
+                f"{kind.name} of shape ({header.rows}, {header.width}) where "
+                f"({shape.rows}, {shape.width}) was due"
+            )
+
+    def _peer_ended(self, message: Message) -> None:
+        """Turn an ERROR message into an exception."""
+        self.state = State.FAILED
+        word = bytes(message.tensor.flatten().tolist()) if message.tensor is not None else b""
+        try:
+            code = ErrorCode(word.decode("ascii", errors="replace").strip())
+        except ValueError:
+            raise ProtocolError(f"The {self.role.peer.value} ended with an unknown code.") from None
+        raise PeerEndedError(
+            f"{self.role.value}: the {self.role.peer.value} ended the session: {code.meaning}.",
+            stopped=code is ErrorCode.STOPPED,
+        )
+
+    def _refuse(self, what: str) -> ProtocolError:
+        """Tell the peer, and make the error that says what it did wrong."""
+        self.abort(ErrorCode.PROTOCOL)
+        return ProtocolError(f"{self.role.value}: the {self.role.peer.value} sent {what}.")
+
+    def _deadline(self) -> float:
+        """How long the current state may last."""
+        handshake = self.state in _HANDSHAKE
+        return self._deadlines.handshake if handshake else self._deadlines.step

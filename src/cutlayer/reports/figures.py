@@ -1,0 +1,266 @@
+"""The figures of a report: leak over steps, gradients by class, utility beside leak."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from cutlayer.audits.findings import ClassHistogram, Findings, Layer, LeakCurve
+from cutlayer.reports.summary import ProtectionSummary, attacks_of, by_protection, label, layers_of
+from cutlayer.reports.svg import CHANCE, INK, SURFACE, Canvas, mark, quiet
+from cutlayer.reports.wording import LAYER_NAMES, number, printable
+
+_MANY_STEPS = 40
+"""Above this number of steps a running median is drawn, and the single steps are faint."""
+
+_MOST_POINTS = 240
+"""Points that one line may have; longer trainings are drawn by evenly spaced medians."""
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One figure of several that are read side by side."""
+
+    heading: str
+    svg: str
+
+
+def attack_swatches(findings: Findings) -> list[Panel]:
+    """A short stroke for each attack, as in :func:`leak_curves`: the key to its lines."""
+    panels = []
+    for index, attack in enumerate(attacks_of(findings)):
+        style = mark(index)
+        with Canvas(f"key-{index}", 0.7, 0.2) as canvas:
+            axes = canvas.figure.subplots()
+            axes.axis("off")
+            axes.plot([0, 1], [0, 0], color=style.colour, linestyle=style.dash, linewidth=1.8)
+            axes.plot([0.5], [0], color=style.colour, marker=style.marker, markersize=5)
+        panels.append(Panel(attack, canvas.svg(f"Line of {attack}", "")))
+    return panels
+
+
+def leak_curves(findings: Findings) -> list[Panel]:
+    """Leak AUC of every attack over the steps, one panel for each protection.
+
+    Each panel has the cut layer above and the first layer, where it was measured, below, with
+    the null floor as a grey band. Empty where the document holds no curve.
+    """
+    keys = dict.fromkeys((c.protection, c.strength, c.target) for c in findings.curves)
+    attacks, layers = attacks_of(findings), layers_of(findings)
+    panels = []
+    for index, key in enumerate(keys):
+        curves = [c for c in findings.curves if (c.protection, c.strength, c.target) == key]
+        heading = label(key[0], key[1]) + (", against the canaries" if key[2] != "labels" else "")
+        shown = [layer for layer in layers if any(curve.layer == layer for curve in curves)]
+        with Canvas(f"curves-{index}", 4.6, 0.4 + 1.9 * len(shown)) as canvas:
+            grid = canvas.figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
+            for axes, layer in zip(grid, shown, strict=True):
+                _draw_curves(axes, [c for c in curves if c.layer == layer], attacks, layer)
+            grid[-1].set_xlabel("step")
+        medians = ", ".join(
+            f"{curve.attack} at the {LAYER_NAMES[curve.layer]} {number(float(np.median(values)))}"
+            for curve in curves
+            if (values := curve.leak_auc)
+        )
+        description = f"Median leak AUC over the steps: {medians}." if medians else "No step."
+        panels.append(Panel(heading, canvas.svg(f"Leak AUC over steps: {heading}", description)))
+    return panels
+
+
+def class_histograms(findings: Findings, layer: Layer) -> list[Panel]:
+    """Gradient norms and cosines of each class, one panel for each protection."""
+    of_layer = [h for h in findings.histograms if h.layer == layer]
+    keys = dict.fromkeys((h.protection, h.strength) for h in of_layer)
+    panels = []
+    for index, key in enumerate(keys):
+        shown = [h for h in of_layer if (h.protection, h.strength) == key]
+        shown.sort(key=lambda histogram: histogram.quantity, reverse=True)  # norm, then cosine
+        heading = label(*key)
+        with Canvas(f"histograms-{layer}-{index}", 4.6, 1.9) as canvas:
+            grid = canvas.figure.subplots(1, len(shown), squeeze=False)[0]
+            for axes, histogram in zip(grid, shown, strict=True):
+                _draw_histogram(axes, histogram)
+            grid[0].set_ylabel("share of class")
+        overlaps = "; ".join(
+            f"{h.quantity}: the classes share {_overlap(h):.0%} of their mass" for h in shown
+        )
+        name = f"Gradients by class at the {LAYER_NAMES[layer]}: {heading}"
+        panels.append(Panel(heading, canvas.svg(name, f"{overlaps}.")))
+    return panels
+
+
+def class_swatches() -> list[Panel]:
+    """The key to :func:`class_histograms`: hatched for positives, filled for negatives."""
+    panels = []
+    for index, name in enumerate(("positive", "negative")):
+        with Canvas(f"class-{index}", 0.4, 0.2) as canvas:
+            axes = canvas.figure.subplots()
+            axes.axis("off")
+            _stairs(axes, [1.0], [0.0, 1.0], positive=name == "positive")
+        panels.append(Panel(name, canvas.svg(f"Bars of the {name} class", "")))
+    return panels
+
+
+def utility_beside_leak(findings: Findings) -> str | None:
+    """Test AUC against the worst leak AUC of the whole training, one point a protection.
+
+    Returns:
+        An SVG element; None where no protection has both numbers.
+    """
+    summaries = [s for s in by_protection(findings) if s.test_auc is not None]
+    points = [s for s in summaries if s.worst(releases="all") is not None]
+    baselines = [s for s in summaries if s.is_baseline]
+    if not points:
+        return None
+    with Canvas("utility", 6.0, 4.4) as canvas:
+        axes = canvas.figure.subplots()
+        axes.set_xlim(0.485, 1.015)
+        axes.set_xlabel("worst leak AUC over the whole training")
+        axes.set_ylabel("test AUC")
+        quiet(axes)
+        places = [_draw_baseline(axes, summary) for summary in baselines]
+        places += [_draw_point(axes, index, summary) for index, summary in enumerate(points)]
+        _label_points(axes, places, [printable(s.label) for s in [*baselines, *points]])
+    words = "; ".join(
+        f"{s.label}: leak {number(x)}, test AUC {number(y)}"
+        for s, (x, y) in zip([*baselines, *points], places, strict=True)
+    )
+    return canvas.svg("Test AUC beside worst leak AUC", f"{words}. Baselines send no gradient.")
+
+
+def _draw_curves(axes: Axes, curves: Sequence[LeakCurve], attacks: list[str], layer: Layer) -> None:
+    """All attacks on one protection at one layer."""
+    axes.set_ylim(0.48, 1.02)
+    axes.set_title(LAYER_NAMES[layer], loc="left", fontsize=10)
+    axes.set_ylabel("leak AUC")
+    quiet(axes)
+    drawn = [curve for curve in curves if curve.step]
+    if drawn:
+        step, floor = _thinned(drawn[0].step, drawn[0].null_floor)
+        axes.fill_between(step, 0.5, floor, color=CHANCE, linewidth=0)
+    for curve in drawn:
+        style = mark(attacks.index(curve.attack))
+        raw_step, raw = _thinned(curve.step, curve.leak_auc)
+        step, line = raw_step, raw
+        if len(curve.step) > _MANY_STEPS:
+            axes.plot(raw_step, raw, color=style.colour, alpha=0.28, linewidth=0.7)
+            step, line = _thinned(curve.step, _running_median(curve.leak_auc))
+        axes.plot(
+            step,
+            line,
+            color=style.colour,
+            linestyle=style.dash,
+            linewidth=1.8,
+            marker=style.marker,
+            markersize=5,
+            # Begin at another step for each attack, so that markers on one height do not hide.
+            markevery=(attacks.index(curve.attack) * len(step) // 40, max(1, len(step) // 6)),
+        )
+
+
+def _draw_histogram(axes: Axes, histogram: ClassHistogram) -> None:
+    """One quantity of both classes."""
+    _stairs(axes, histogram.negative, histogram.edges, positive=False)
+    _stairs(axes, histogram.positive, histogram.edges, positive=True)
+    norm = histogram.quantity == "norm"
+    axes.set_xlabel("norm / largest of batch" if norm else "cosine with a known positive")
+    axes.set_xlim(histogram.edges[0], histogram.edges[-1])
+    axes.set_ylim(bottom=0)
+    quiet(axes)
+
+
+def _stairs(axes: Axes, shares: list[float], edges: list[float], *, positive: bool) -> None:
+    """Bars of one class: negatives filled, positives hatched, both outlined."""
+    colour = mark(1 if positive else 0).colour
+    if positive:
+        axes.stairs(shares, edges, fill=True, facecolor="none", edgecolor=colour, hatch="////")
+    else:
+        axes.stairs(shares, edges, fill=True, color=colour, alpha=0.4, linewidth=0)
+    axes.stairs(shares, edges, color=colour, linewidth=1.3)
+
+
+def _draw_baseline(axes: Axes, summary: ProtectionSummary) -> tuple[float, float]:
+    """A training that sends no gradient: a line at its test AUC, from a leak of 0.5 on."""
+    auc, _ = summary.test_auc or (0.5, None)
+    axes.axhline(auc, color=INK, linewidth=0.9, linestyle=(0, (1, 3)))
+    axes.plot([0.5], [auc], color=INK, marker="|", markersize=10, markeredgewidth=2)
+    return 0.5, auc
+
+
+def _draw_point(axes: Axes, index: int, summary: ProtectionSummary) -> tuple[float, float]:
+    """A protection: marker, standard error, and a dotted line up to a proven bound."""
+    style, worst = mark(index), summary.worst(releases="all")
+    leak = 0.5 if worst is None or worst.leak_auc is None else worst.leak_auc
+    auc, error = summary.test_auc or (0.5, None)
+    axes.errorbar(
+        [leak],
+        [auc],
+        yerr=[error or 0.0],
+        color=style.colour,
+        marker=style.marker,
+        markersize=8,
+        markeredgecolor=SURFACE,
+        capsize=3,
+    )
+    bound = summary.bound("all")
+    if bound is not None and bound.kind == "rigorous" and bound.leak_auc is not None:
+        axes.plot([leak, bound.leak_auc], [auc, auc], color=style.colour, linestyle=":")
+        axes.plot([bound.leak_auc], [auc], color=style.colour, marker="|", markersize=12)
+    return leak, auc
+
+
+def _label_points(axes: Axes, places: list[tuple[float, float]], names: list[str]) -> None:
+    """Name each point beside it; names that would overlap move apart, with a leader."""
+    low, high = axes.get_ylim()
+    gap = (high - low) / 17
+    for left in (True, False):
+        side = [i for i, (x, _) in enumerate(places) if (x > 0.75) is left]
+        side.sort(key=lambda i: places[i][1])
+        heights = _spread([places[i][1] for i in side], gap)
+        for i, height in zip(side, heights, strict=True):
+            axes.annotate(
+                names[i],
+                places[i],
+                xytext=(places[i][0] + (-0.035 if left else 0.03), height),
+                textcoords="data",
+                horizontalalignment="right" if left else "left",
+                verticalalignment="center",
+                color=INK,
+                arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.6, "shrinkB": 6},
+            )
+
+
+def _spread(heights: list[float], gap: float) -> list[float]:
+    """Move sorted heights apart until each is a gap above the one below, their mean kept."""
+    if not heights:
+        return []
+    moved = [heights[0]]
+    for height in heights[1:]:
+        moved.append(max(height, moved[-1] + gap))
+    shift = float(np.mean(moved)) - float(np.mean(heights))
+    return [height - shift for height in moved]
+
+
+def _running_median(values: Sequence[float]) -> Array:
+    """Median over a window of a tenth of the training; narrower at both ends."""
+    series = np.asarray(values, dtype=np.float64)
+    half = max(2, len(series) // 20)
+    windows = (series[max(0, i - half) : i + half + 1] for i in range(len(series)))
+    return np.array([np.median(window) for window in windows])
+
+
+def _thinned(step: Sequence[int], values: Sequence[float] | Array) -> tuple[Array, Array]:
+    """At most :data:`_MOST_POINTS` points: medians of blocks of neighbouring steps."""
+    parts = min(len(step), _MOST_POINTS)
+    steps = np.array_split(np.asarray(step, dtype=np.float64), parts)
+    blocks = np.array_split(np.asarray(values, dtype=np.float64), parts)
+    return np.array([np.median(s) for s in steps]), np.array([np.median(b) for b in blocks])
+
+
+def _overlap(histogram: ClassHistogram) -> float:
+    """The share of mass that both classes have in common, in [0, 1]."""
+    return float(np.minimum(histogram.positive, histogram.negative).sum())

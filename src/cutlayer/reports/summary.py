@@ -1,0 +1,238 @@
+"""A findings document sorted by protection: what each one let through, and what it promised."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Literal
+
+from cutlayer.audits.findings import Applied, Bound, FindingRow, Findings, Layer, Utility
+
+CANARY_DEVIATIONS = 5
+"""How many standard deviations of chance a canary AUC may lie above its bound."""
+
+Target = Literal["labels", "canaries"]
+Releases = Literal["one", "all"]
+Standing = Literal["within", "above", "no bound"]
+Estimate = tuple[float, float | None]
+"""A mean over the splits and its standard error; the error is None for one split."""
+
+
+@dataclass(frozen=True)
+class CanaryCheck:
+    """One attack's AUC against the coins of the canary records, beside what was promised."""
+
+    row: FindingRow
+    leak_auc: float
+    limit: float | None
+    """The bound plus five deviations of chance; None where nothing is promised."""
+
+    @property
+    def standing(self) -> Standing:
+        """On which side of its limit the attack stands."""
+        if self.limit is None:
+            return "no bound"
+        return "above" if self.leak_auc > self.limit else "within"
+
+
+@dataclass(frozen=True)
+class ProtectionSummary:
+    """Everything that a document says about one protection at one strength, or one baseline."""
+
+    protection: str
+    strength: str
+    rows: tuple[FindingRow, ...]
+    utility: Utility | None
+    applied: Applied | None
+
+    @property
+    def label(self) -> str:
+        """Name and strength, as ``marvell s=4``; the name alone where there is no strength."""
+        return label(self.protection, self.strength)
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it was measured by utility alone, since no gradient is ever sent."""
+        return bool(self.rows) and all(row.attack is None for row in self.rows)
+
+    @property
+    def attacked(self) -> tuple[FindingRow, ...]:
+        """The rows in which an attack reached a defined leak AUC."""
+        return tuple(r for r in self.rows if r.attack is not None and r.leak_auc is not None)
+
+    @property
+    def undefined(self) -> int:
+        """Attacks without a leak AUC, for lack of a batch with both classes."""
+        return sum(r.attack is not None and r.leak_auc is None for r in self.rows)
+
+    @property
+    def test_auc(self) -> Estimate | None:
+        """Test AUC and its standard error."""
+        rows = [(r.test_auc, r.test_auc_error) for r in self.rows]
+        return _first(rows) or _estimate(self.utility.test_auc if self.utility else [])
+
+    @property
+    def test_loss(self) -> Estimate | None:
+        """Test loss in nats and its standard error."""
+        rows = [(r.test_loss, r.test_loss_error) for r in self.rows]
+        return _first(rows) or _estimate(self.utility.test_loss if self.utility else [])
+
+    @property
+    def target(self) -> Target:
+        """What the headline numbers are measured against: the labels, if anything was."""
+        against_labels = any(row.target == "labels" for row in self.attacked)
+        return "labels" if against_labels or not self.attacked else "canaries"
+
+    def worst(
+        self, *, layer: Layer | None = None, releases: Releases | None = None
+    ) -> FindingRow | None:
+        """The row of the strongest attack on :attr:`target`; None where nothing was measured.
+
+        Args:
+            layer: only this layer; both where None.
+            releases: only one release, or all; both where None.
+        """
+        wanted = [
+            row
+            for row in self.attacked
+            if row.target == self.target
+            and layer in (None, row.layer)
+            and releases in (None, row.releases)
+        ]
+        return max(wanted, key=_leak, default=None)
+
+    def cell(self, attack: str, *, layer: Layer, releases: Releases) -> FindingRow | None:
+        """The row of this attack on :attr:`target` under these conditions, if there is one."""
+        for row in self.rows:
+            where = (row.attack, row.layer, row.releases, row.target)
+            if where == (attack, layer, releases, self.target):
+                return row
+        return None
+
+    def bound(self, releases: Releases) -> Bound | None:
+        """What is promised for one release or for the whole training; None where unstated.
+
+        A bound that rests on a model is shown beside the worst attack or not at all: its value is
+        left out where no attack was measured on as many releases.
+        """
+        stated = next((row.guarantee for row in self.rows if row.releases == releases), None)
+        if stated is None or stated.kind != "model" or self.worst(releases=releases) is not None:
+            return stated
+        return stated.model_copy(update={"leak_auc": None})
+
+    @property
+    def beaten(self) -> bool:
+        """Whether a bound that rests on a model was exceeded by an attack on as many releases."""
+        for releases in ("one", "all"):
+            bound, worst = self.bound(releases), self.worst(releases=releases)
+            if bound is None or bound.kind != "model" or bound.leak_auc is None or worst is None:
+                continue
+            if _leak(worst) > bound.leak_auc:
+                return True
+        return False
+
+    @property
+    def kind(self) -> str | None:
+        """Kind of the guarantee; None where the document states none."""
+        stated = self.bound("all") or self.bound("one")
+        return stated.kind if stated else None
+
+    @property
+    def canaries(self) -> tuple[CanaryCheck, ...]:
+        """Every attack that was compared with the canaries' coins."""
+        return tuple(
+            CanaryCheck(row, _leak(row), _limit(row))
+            for row in self.attacked
+            if row.target == "canaries"
+        )
+
+    @property
+    def worst_canary(self) -> CanaryCheck | None:
+        """The check that decides: the furthest above its limit, else the strongest.
+
+        Among attacks within their limits those on the whole training come first, since a single
+        batch holds so few canaries that chance alone reaches high.
+        """
+        above = [check for check in self.canaries if check.standing == "above"]
+        if above:
+            return max(above, key=lambda check: check.leak_auc - (check.limit or 0.0))
+        whole = [check for check in self.canaries if check.row.releases == "all"]
+        return max(whole or self.canaries, key=lambda check: check.leak_auc, default=None)
+
+
+def label(protection: str, strength: str) -> str:
+    """Name and strength in one; a strength of ``-`` or of nothing is left out.
+
+    >>> label("marvell", "s=4"), label("max_norm", "-")
+    ('marvell s=4', 'max_norm')
+    """
+    return protection if strength in ("", "-") else f"{protection} {strength}"
+
+
+def by_protection(findings: Findings) -> list[ProtectionSummary]:
+    """Sort a document by protection and strength, in the order in which it names them.
+
+    Protections that have a utility or were applied, but were never attacked (an interrupted run),
+    come last and have no rows.
+    """
+    parts: Iterable[FindingRow | Utility | Applied] = [
+        *findings.rows,
+        *findings.utility,
+        *findings.applied,
+    ]
+    keys = dict.fromkeys((part.protection, part.strength) for part in parts)
+    return [
+        ProtectionSummary(
+            *key,
+            rows=tuple(r for r in findings.rows if (r.protection, r.strength) == key),
+            utility=next((u for u in findings.utility if (u.protection, u.strength) == key), None),
+            applied=next((a for a in findings.applied if (a.protection, a.strength) == key), None),
+        )
+        for key in keys
+    ]
+
+
+def attacks_of(findings: Findings) -> list[str]:
+    """Names of the attacks, in the order in which the document first names them."""
+    rows = [row.attack for row in findings.rows if row.attack is not None]
+    return list(dict.fromkeys([*rows, *(curve.attack for curve in findings.curves)]))
+
+
+def layers_of(findings: Findings) -> list[Layer]:
+    """The layers at which some attack was run, the cut first."""
+    present = {row.layer for row in findings.rows} | {curve.layer for curve in findings.curves}
+    both: tuple[Layer, Layer] = ("cut", "first")
+    return [layer for layer in both if layer in present]
+
+
+def below_floor(row: FindingRow) -> bool:
+    """Whether chance alone explains the leak AUC: it lies at or below the null floor."""
+    return (
+        row.leak_auc is not None and row.null_floor is not None and row.leak_auc <= row.null_floor
+    )
+
+
+def _leak(row: FindingRow) -> float:
+    """The leak AUC of a row that has one."""
+    return -math.inf if row.leak_auc is None else row.leak_auc
+
+
+def _limit(row: FindingRow) -> float | None:
+    """Bound plus five deviations of chance, where both are stated."""
+    if row.guarantee.leak_auc is None or row.null_deviation is None:
+        return None
+    return row.guarantee.leak_auc + CANARY_DEVIATIONS * row.null_deviation
+
+
+def _first(estimates: Iterable[tuple[float | None, float | None]]) -> Estimate | None:
+    """The first estimate whose mean is known."""
+    return next(((mean, error) for mean, error in estimates if mean is not None), None)
+
+
+def _estimate(values: list[float]) -> Estimate | None:
+    """Mean and standard error of the mean of one value for each split."""
+    if not values:
+        return None
+    if len(values) == 1:
+        return values[0], None
+    return fmean(values), stdev(values) / math.sqrt(len(values))

@@ -1,0 +1,274 @@
+"""The findings as one table on a terminal of 80 columns or more."""
+
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cutlayer.audits.findings import FindingRow, Findings, Layer
+from cutlayer.reports.summary import (
+    CANARY_DEVIATIONS,
+    Estimate,
+    ProtectionSummary,
+    attacks_of,
+    below_floor,
+    by_protection,
+    layers_of,
+)
+from cutlayer.reports.wording import LAYER_NAMES, Level, headlines, not_measured, number, printable
+
+CHANCE_MARK = "·"
+"""Follows a number that chance explains, where a terminal shows no dim text."""
+
+_LEVEL_STYLE: dict[Level, str] = {
+    "alarm": "bold red",
+    "warning": "bold yellow",
+    "good": "bold green",
+    "note": "bold",
+}
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """One way to fit the table; the first that is narrow enough is used."""
+
+    fragment: int
+    """Longest piece into which the name of an attack is broken."""
+    test_apart: bool
+    """Test AUC and loss in a column of their own, not under the name."""
+    listed: bool = False
+    """Attacks below one another in each row, where they do not fit side by side."""
+
+
+_LAYOUTS = (
+    _Layout(fragment=15, test_apart=True),
+    _Layout(fragment=9, test_apart=True),
+    _Layout(fragment=6, test_apart=True),
+    _Layout(fragment=6, test_apart=False),
+    _Layout(fragment=9, test_apart=True, listed=True),
+    _Layout(fragment=9, test_apart=False, listed=True),
+)
+
+
+def print_table(findings: Findings, console: Console) -> None:
+    """Print one row per protection or baseline, a legend, the gaps, and the verdicts in words.
+
+    Args:
+        findings: the document; its order is kept.
+        console: where to print; the table adapts to its width, down to 80 columns and, with the
+            attacks below one another, to less.
+    """
+    console.print(_title(findings))
+    summaries = by_protection(findings)
+    if not summaries:
+        console.print("No protection was trained and no attack was run: there is nothing to show.")
+    else:
+        console.print(_fitting_table(findings, summaries, console))
+        console.print(_legend(findings))
+    for gap in not_measured(findings):
+        console.print(Text.assemble(("not measured  ", "yellow"), printable(gap)))
+    shown, left_out = headlines(findings)
+    for verdict in shown:
+        about = (f"{printable(verdict.about)}: ", _LEVEL_STYLE[verdict.level])
+        console.print(Text.assemble(about, printable(verdict.text)))
+    if left_out:
+        console.print(Text(f"{left_out} more verdicts on the report page.", "dim"))
+
+
+def _title(findings: Findings) -> Text:
+    """Which run this is, and whether its noise was secret."""
+    title = Text()
+    title.append(printable(findings.data), "bold")
+    title.append(
+        f"  {findings.train_records} training records, {findings.positive_share:.1%} positive; "
+        f"{findings.test_records} test records; "
+        + ("two processes" if findings.processes == 2 else "one process")
+    )
+    if findings.noise != "secret":
+        title.append(f"\n{findings.noise}", "yellow")
+    if not findings.complete:
+        title.append("\nINTERRUPTED: this covers only what was done", "bold yellow")
+    return title
+
+
+def _fitting_table(
+    findings: Findings, summaries: list[ProtectionSummary], console: Console
+) -> Table:
+    """The roomiest table that the console is wide enough for."""
+    table = Table()
+    for layout in _LAYOUTS:
+        table = _table(findings, summaries, layout)
+        unlimited = console.options.update_width(1000)
+        if console.measure(table, options=unlimited).maximum <= console.width:
+            break
+    return table
+
+
+def _table(findings: Findings, summaries: list[ProtectionSummary], layout: _Layout) -> Table:
+    """The table in one layout."""
+    attacks, layers = attacks_of(findings), layers_of(findings)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), show_lines=False)
+    apart = layout.test_apart
+    table.add_column(Text("protection" if apart else "protection\ntest AUC\ntest loss"))
+    if apart:
+        table.add_column(Text("test AUC\ntest loss"))
+    headers = [_broken(printable(attack), layout.fragment) for attack in attacks]
+    widths = [max(6, *(len(line) for line in header)) for header in headers]
+    if attacks:
+        title = "leak AUC in one release, at the cut"
+        heads = (
+            [] if layout.listed else _side_by_side([list(map(Text, h)) for h in headers], widths)
+        )
+        table.add_column(Text("\n").join([Text(title, "italic"), *heads]))
+    table.add_column(Text("worst, all\n" + "\n".join(LAYER_NAMES[layer] for layer in layers)))
+    table.add_column(Text("guarantee\nbound, all\n● canaries"))
+
+    for index, summary in enumerate(summaries):
+        cells = [_name(summary, apart)] + ([_test(summary)] if apart else [])
+        if attacks:
+            cells.append(_attacks(summary, attacks, widths, layout))
+        cells += [_worst(summary, layers, layout.fragment), _guarantee(summary)]
+        table.add_row(*cells, end_section=index + 1 < len(summaries))
+    return table
+
+
+def _name(summary: ProtectionSummary, apart: bool) -> Text:
+    """Protection and strength, with the utility below where it has no column."""
+    lines = [Text(line, "bold") for line in _broken(printable(summary.protection), 12)]
+    if summary.label != summary.protection:
+        lines.append(Text(printable(summary.strength)))
+    return Text("\n").join(lines if apart else [*lines, _test(summary)])
+
+
+def _test(summary: ProtectionSummary) -> Text:
+    """Test AUC above test loss, each with its standard error."""
+    return Text(f"{_narrow(summary.test_auc)}\n{_narrow(summary.test_loss)}")
+
+
+def _narrow(value: Estimate | None) -> str:
+    """Mean and standard error in eleven characters."""
+    if value is None:
+        return "–"
+    return number(value[0]) + ("" if value[1] is None else f"±{number(value[1])}")
+
+
+def _attacks(
+    summary: ProtectionSummary, attacks: list[str], widths: list[int], layout: _Layout
+) -> Text:
+    """The leak AUC of every attack in one release; the worst in bold."""
+    if summary.is_baseline:
+        return Text("no gradient is sent", "dim")
+    rows = [summary.cell(attack, layer="cut", releases="one") for attack in attacks]
+    worst = max((r.leak_auc for r in rows if r and r.leak_auc is not None), default=None)
+    values = [_leak(row, worst) for row in rows]
+    if layout.listed:
+        pairs = zip(values, attacks, strict=True)
+        return Text("\n").join(Text.assemble(v, " ", printable(a)) for v, a in pairs)
+    note = [Text("(against the canaries)", "dim")] if summary.target == "canaries" else []
+    return Text("\n").join([*_side_by_side([[value] for value in values], widths), *note])
+
+
+def _leak(row: FindingRow | None, worst: float | None = None) -> Text:
+    """One leak AUC: dim and marked where chance explains it, bold where it is the worst."""
+    if row is None or row.leak_auc is None:
+        return Text("– ", "dim")
+    if below_floor(row):
+        return Text(f"{number(row.leak_auc)}{CHANCE_MARK}", "dim")
+    return Text(f"{number(row.leak_auc)} ", "bold red" if row.leak_auc == worst else "")
+
+
+def _worst(summary: ProtectionSummary, layers: list[Layer], fragment: int) -> Text:
+    """The strongest attack on the whole training at each layer: its value, then its name."""
+    lines, named = [], ""
+    for layer in layers:
+        row = summary.worst(layer=layer, releases="all")
+        if row is None:
+            lines.append(Text("" if summary.is_baseline else "–", "dim"))
+            continue
+        lines.append(Text.assemble(_leak(row, row.leak_auc), layer))
+        if row.attack is not None and row.attack != named:
+            named = row.attack
+            lines += [Text(f" {piece}") for piece in _broken(printable(named), max(fragment, 10))]
+    return Text("\n").join(lines)
+
+
+def _guarantee(summary: ProtectionSummary) -> Text:
+    """Kind and bound for the whole training, then the worst canary AUC with its mark."""
+    bound = summary.bound("all")
+    if bound is None:
+        lines = [Text("not stated", "dim")]
+    else:
+        style = {"rigorous": "green", "model": "yellow", "none": "red"}[bound.kind]
+        lines = [Text(bound.kind, style)]
+        if bound.leak_auc is not None:
+            lines.append(Text(f"≤ {number(bound.leak_auc)}"))
+        if summary.beaten:
+            lines.append(Text("beaten", "bold red"))
+    if (check := summary.worst_canary) is not None:
+        mark, style = {
+            "within": ("ok", "green"),
+            "above": ("ABOVE", "bold red"),
+            "no bound": ("", ""),
+        }[check.standing]
+        lines.append(Text.assemble("● ", number(check.leak_auc), " ", (mark, style)))
+    return Text("\n").join(lines)
+
+
+def _legend(findings: Findings) -> Text:
+    """What the numbers mean, in plain words."""
+    terms = {
+        "leak AUC": (
+            "of 100 pairs of a positive and a negative record, the share that an attack tells "
+            "apart: 0.5 is guessing, 1 gives every label away. One release: median over batches."
+        ),
+        f"dim, {CHANCE_MARK}": (
+            "not above the null floor: 95 % of attackers who know nothing stay below it."
+        ),
+        "all": "the whole training: a record's scores are averaged over all its visits.",
+        "guarantee": (
+            "rigorous is proven, model holds under assumptions only (beaten: an "
+            "attack measured more), none promises nothing. It "
+            "limits what messages add to what the features tell anyway."
+        ),
+    }
+    if any(row.target == "canaries" for row in findings.rows):
+        terms["● canaries"] = (
+            "worst AUC against records that carry a coin for a label: ok, or ABOVE the bound "
+            f"+ {CANARY_DEVIATIONS} deviations of chance."
+        )
+    if findings.hint:
+        terms["hint"] = printable(findings.hint)
+    lines = (Text.assemble((f"{term}: ", "italic"), text) for term, text in terms.items())
+    return Text("\n").join(lines)
+
+
+def _broken(name: str, longest: int) -> list[str]:
+    """A name in pieces of at most ``longest`` characters, cut behind underscores if it can be."""
+    pieces, line = [], ""
+    for part in name.replace("_", "_\0").split("\0"):
+        if line and len(line + part) > longest:
+            pieces.append(line)
+            line = ""
+        line += part
+        while len(line) > longest:
+            pieces.append(line[: longest - 1] + "-")
+            line = line[longest - 1 :]
+    return [*pieces, line]
+
+
+def _side_by_side(columns: list[list[Text]], widths: list[int]) -> list[Text]:
+    """Lines made of columns, each set flush right to its width and to the bottom."""
+    height = max(len(column) for column in columns)
+    lines = []
+    for index in range(height):
+        line = Text()
+        for column, width in zip(columns, widths, strict=True):
+            above = height - len(column)
+            cell = column[index - above].copy() if index >= above else Text()
+            cell.pad_left(width - len(cell))
+            line.append_text(cell).append(" ")
+        line.rstrip()
+        lines.append(line)
+    return lines

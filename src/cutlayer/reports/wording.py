@@ -1,0 +1,230 @@
+"""How numbers and findings are put into words, the same on the terminal and on the page."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cutlayer.audits.findings import Bound, FindingRow, Findings
+from cutlayer.reports.summary import (
+    CANARY_DEVIATIONS,
+    Estimate,
+    ProtectionSummary,
+    Releases,
+    by_protection,
+)
+
+Level = Literal["alarm", "warning", "good", "note"]
+
+LAYER_NAMES = {"cut": "cut layer", "first": "first layer"}
+RELEASE_NAMES = {"one": "one release", "all": "whole training"}
+TARGET_NAMES = {"labels": "true labels", "canaries": "canary coins"}
+KIND_NAMES = {"rigorous": "proven", "model": "model only", "none": "nothing proven"}
+
+_OVER: dict[Releases, str] = {"one": "one release", "all": "the whole training"}
+
+_CONTRAST = 0.05
+"""An attack is worth naming beside the worst one if it reads this much less."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One sentence or two on one protection, or on the baselines together."""
+
+    about: str
+    level: Level
+    text: str
+    urgency: int
+    """Lower is shown first where there is room for a few verdicts only."""
+
+
+def printable(text: str) -> str:
+    r"""Replace what would steer a terminal or vanish from a page.
+
+    >>> printable("safe\x1b[31m")
+    'safe�[31m'
+    """
+    return "".join(c if c.isprintable() else "�" for c in text)
+
+
+def number(value: float | None) -> str:
+    """Three digits after the point; a dash where there is no value."""
+    return "–" if value is None else f"{value:.3f}"
+
+
+def estimate(value: Estimate | None) -> str:
+    """Mean and standard error, as ``0.712 ± 0.010``."""
+    if value is None:
+        return "–"
+    mean, error = value
+    return number(mean) if error is None else f"{number(mean)} ± {number(error)}"
+
+
+def pairs(leak_auc: float) -> str:
+    """A leak AUC as a count of pairs of a positive and a negative that are told apart.
+
+    >>> pairs(0.64), pairs(0.9996)
+    ('64 of 100 pairs', 'more than 99 of 100 pairs')
+    """
+    whole = round(100 * leak_auc)
+    return "more than 99 of 100 pairs" if whole > 99 else f"{whole} of 100 pairs"
+
+
+def bound_words(bound: Bound | None) -> str:
+    """Kind and value of a guarantee, as ``proven: at most 0.700``."""
+    if bound is None:
+        return "not stated"
+    kind = KIND_NAMES[bound.kind]
+    return kind if bound.leak_auc is None else f"{kind}: at most {number(bound.leak_auc)}"
+
+
+def verdicts(findings: Findings) -> list[Verdict]:
+    """What the document says about each protection, in its order; baselines come last, in one."""
+    summaries = by_protection(findings)
+    found = [_verdict(summary) for summary in summaries if not summary.is_baseline]
+    baselines = [summary for summary in summaries if summary.is_baseline]
+    return found + ([_baselines(baselines)] if baselines else [])
+
+
+def headlines(findings: Findings, at_most: int = 4) -> tuple[list[Verdict], int]:
+    """The most urgent verdicts in the document's order, and how many were left out."""
+    everything = verdicts(findings)
+    urgent = sorted(everything, key=lambda verdict: verdict.urgency)[:at_most]
+    return [v for v in everything if v in urgent], len(everything) - len(urgent)
+
+
+def not_measured(findings: Findings) -> list[str]:
+    """Every gap of the document, one sentence each."""
+    gaps: list[str] = []
+    if not findings.complete:
+        gaps.append("The run was interrupted: everything here covers only what was done.")
+    if findings.first_layer != "measured":
+        gaps.append(f"First layer: {findings.first_layer}")
+    if findings.rows and not any(row.target == "canaries" for row in findings.rows):
+        gaps.append("Canaries: none in this run, so no bound was put to the test.")
+    splits = [len(utility.test_auc) for utility in findings.utility]
+    if splits and max(splits) == 1:
+        gaps.append("Spread of test AUC and loss: one split only, so no standard error.")
+    if skipped := max((row.one_class_batches for row in findings.rows), default=0):
+        gaps.append(
+            f"Batches of one class: up to {skipped} in a training were protected and sent as all "
+            "others, but have no leak AUC of their own."
+        )
+    for summary in by_protection(findings):
+        if summary.undefined:
+            gaps.append(
+                f"{summary.label}: {summary.undefined} leak AUCs are undefined, "
+                "since no batch held both classes."
+            )
+        if not summary.rows:
+            gaps.append(f"{summary.label}: no attack was run on it.")
+    return gaps
+
+
+def _verdict(summary: ProtectionSummary) -> Verdict:
+    """The verdict on one protection, by the kind of its guarantee."""
+    if not summary.attacked:
+        text = "no leak was measured, so nothing is known about what its messages tell."
+        return Verdict(summary.label, "warning", text, 4)
+    if summary.kind == "rigorous":
+        return _rigorous(summary)
+    if summary.kind == "model":
+        return _model(summary)
+    level: Level = "alarm" if _worst_leak(summary) >= 0.9 else "warning"
+    text = f"nothing is proven. {_measured(summary)}"
+    return Verdict(summary.label, level, text, 2 if summary.protection == "no_noise" else 5)
+
+
+def _model(summary: ProtectionSummary) -> Verdict:
+    """A bound under assumptions stands or falls with the worst measured attack."""
+    promises = []
+    for releases in ("one", "all"):
+        bound, worst = summary.bound(releases), summary.worst(releases=releases)
+        if bound is not None and bound.leak_auc is not None and worst is not None:
+            promises.append(
+                f"at most {number(bound.leak_auc)} from {_OVER[releases]}, "
+                f"measured {number(worst.leak_auc)} by {worst.attack}"
+            )
+    if not promises:
+        text = f"its bound is not stated. {_measured(summary)}"
+        return Verdict(summary.label, "warning", text, 1)
+    end = "Its model does not hold here" if summary.beaten else "It holds only if its model does"
+    text = f"its model allows {'; '.join(promises)}. {end}. {_contrast(summary)}".strip()
+    return Verdict(summary.label, "alarm" if summary.beaten else "warning", text, 1)
+
+
+def _rigorous(summary: ProtectionSummary) -> Verdict:
+    """A proven bound, and whether the canaries agree with it."""
+    promise = _proven(summary)
+    check = summary.worst_canary
+    if check is None:
+        text = f"{promise}, but there were no canaries to put it to the test. {_measured(summary)}"
+        return Verdict(summary.label, "warning", text, 1)
+    reading = f"{number(check.leak_auc)} by {check.row.attack}"
+    if check.standing == "above":
+        text = (
+            f"{promise}, but the canaries read {reading} from {_OVER[check.row.releases]}, ABOVE "
+            f"the bound of {number(check.row.guarantee.leak_auc)} by more than {CANARY_DEVIATIONS} "
+            "deviations of chance. Something is wrong: do not rely on this training."
+        )
+        return Verdict(summary.label, "alarm", text, 0)
+    attacks = len({check.row.attack for check in summary.canaries})
+    none_above = (
+        "the attack is not above" if attacks == 1 else f"none of {attacks} attacks is above"
+    )
+    text = f"{promise}. Against the canaries {none_above} its bound; the worst reads {reading}."
+    return Verdict(summary.label, "good", text, 1)
+
+
+def _proven(summary: ProtectionSummary) -> str:
+    """A rigorous bound as a clause."""
+    for releases in ("all", "one"):
+        bound = summary.bound(releases)
+        if bound is not None and bound.leak_auc is not None:
+            return (
+                f"at most {number(bound.leak_auc)} over {_OVER[releases]} is proven, "
+                "for every network and every attack"
+            )
+    return "a bound is proven, but its value is not stated"
+
+
+def _baselines(summaries: list[ProtectionSummary]) -> Verdict:
+    """The trainings without gradients, which every protection has to beat."""
+    utility = ", ".join(f"{s.label} {estimate(s.test_auc)}" for s in summaries)
+    text = f"no gradient is sent, so there is none to attack. Test AUC to beat: {utility}."
+    return Verdict("baselines", "note", text, 3)
+
+
+def _measured(summary: ProtectionSummary) -> str:
+    """The worst attack on one release and on the whole training."""
+    worst = [row for r in ("one", "all") if (row := summary.worst(releases=r)) is not None]
+    first, *others = worst
+    sentence = (
+        f"{first.attack} tells a positive from a negative in {pairs(_value(first))} "
+        f"from {_OVER[first.releases]}"
+    )
+    for row in others:
+        who = "" if row.attack == first.attack else f"{row.attack} "
+        many = pairs(_value(row))
+        how_many = "as many" if many == pairs(_value(first)) else f"in {many}"
+        sentence += f", {who}{how_many} from {_OVER[row.releases]}"
+    return f"{sentence}. {_contrast(summary)}".strip()
+
+
+def _contrast(summary: ProtectionSummary) -> str:
+    """What an audit with the classical attacks alone would have missed."""
+    worst = summary.worst(layer="cut", releases="one")
+    cosine = summary.cell("cosine", layer="cut", releases="one")
+    if worst is None or cosine is None or cosine.leak_auc is None:
+        return ""
+    if _value(worst) - cosine.leak_auc < _CONTRAST:
+        return ""
+    return f"An audit by cosine alone would have read {number(cosine.leak_auc)}."
+
+
+def _worst_leak(summary: ProtectionSummary) -> float:
+    """The highest leak AUC of the protection, whatever the conditions."""
+    return max(_value(row) for row in summary.attacked)
+
+
+def _value(row: FindingRow) -> float:
+    """The leak AUC of a row that was selected for having one."""
+    return 0.0 if row.leak_auc is None else row.leak_auc
