@@ -135,6 +135,7 @@ def utility_beside_leak(findings: Findings) -> str | None:
 def _draw_curves(axes: Axes, curves: Sequence[LeakCurve], attacks: list[str], layer: Layer) -> None:
     """All attacks on one protection at one layer."""
     axes.set_ylim(0.48, 1.02)
+    axes.set_yticks([0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
     axes.set_title(LAYER_NAMES[layer], loc="left", fontsize=10)
     axes.set_ylabel("leak AUC")
     quiet(axes)
@@ -167,9 +168,10 @@ def _draw_histogram(axes: Axes, histogram: ClassHistogram) -> None:
     _stairs(axes, histogram.negative, histogram.edges, positive=False)
     _stairs(axes, histogram.positive, histogram.edges, positive=True)
     norm = histogram.quantity == "norm"
-    axes.set_xlabel("norm / largest of batch" if norm else "cosine with a known positive")
+    axes.set_xlabel("norm / largest" if norm else "cosine with a positive")
     axes.set_xlim(histogram.edges[0], histogram.edges[-1])
     axes.set_ylim(bottom=0)
+    axes.locator_params(nbins=5)
     quiet(axes)
 
 

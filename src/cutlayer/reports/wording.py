@@ -37,12 +37,12 @@ class Verdict:
 
 
 def printable(text: str) -> str:
-    r"""Replace what would steer a terminal or vanish from a page.
+    r"""Replace what would steer a terminal, turn the direction of a line, or hide.
 
-    >>> printable("safe\x1b[31m")
-    'safe�[31m'
+    >>> printable("safe\x1b[31m\tand sound")
+    'safe�[31m and sound'
     """
-    return "".join(c if c.isprintable() else "�" for c in text)
+    return "".join(c if c.isprintable() else " " if c.isspace() else "�" for c in text)
 
 
 def number(value: float | None) -> str:
@@ -89,6 +89,36 @@ def headlines(findings: Findings, at_most: int = 4) -> tuple[list[Verdict], int]
     everything = verdicts(findings)
     urgent = sorted(everything, key=lambda verdict: verdict.urgency)[:at_most]
     return [v for v in everything if v in urgent], len(everything) - len(urgent)
+
+
+def lead(findings: Findings) -> list[str]:
+    """The few sentences that a reader must not miss, for the top of a page."""
+    summaries = [s for s in by_protection(findings) if s.attacked]
+    sentences = []
+    for summary in summaries:
+        if summary.protection == "no_noise":
+            worst = max(summary.attacked, key=_value)
+            sentences.append(
+                f"Without protection, {worst.attack} tells a positive record from a negative one "
+                f"in {pairs(_value(worst))}."
+            )
+    groups = {
+        "Limited by proof": [
+            f"{s.label} ({bound_words(s.bound('all'))})" for s in summaries if s.kind == "rigorous"
+        ],
+        "Limited only under a model": [
+            s.label + (" (an attack measured more)" if s.beaten else "")
+            for s in summaries
+            if s.kind == "model"
+        ],
+        "Measured, with nothing proven": [
+            s.label for s in summaries if s.kind == "none" and s.protection != "no_noise"
+        ],
+        "ABOVE ITS BOUND against the canaries": [
+            s.label for s in summaries if any(c.standing == "above" for c in s.canaries)
+        ],
+    }
+    return sentences + [f"{what}: {', '.join(who)}." for what, who in groups.items() if who]
 
 
 def not_measured(findings: Findings) -> list[str]:
