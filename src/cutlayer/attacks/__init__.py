@@ -26,9 +26,9 @@ ATTACKS = Registry(
 )
 """Every known attack by the name that commands and reports use."""
 
-UNORIENTED = frozenset({"tail_energy", "first_component"})
+UNORIENTED = frozenset({"majority_count", "tail_energy", "first_component"})
 """Attacks that separate the classes but may turn round between batches: which class is on top
-depends on the classes' variances or shares. Their batches are aligned before an average."""
+depends on the batch's counts, variances or skewness. An average over visits aligns them first."""
 
 __all__ = [
     "ATTACKS",

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cutlayer import check
 from cutlayer.attacks import Attack, SideKnowledge
-from cutlayer.audits.hints import pick_hint
+from cutlayer.audits.hints import Hint, pick_hint
 from cutlayer.leakage.leak_auc import leak_auc, symmetrised
 from cutlayer.transcript.release import Release
 
@@ -71,16 +71,20 @@ class LiveLeak:
         if release.step % self._every:
             return
         hint = pick_hint(release.records, labels, clean_gradient, generator=self._generator)
-        leaks = []
-        for attack in self._attacks.values():
-            needs_hint = "hint" in attack.side_knowledge
-            if needs_hint and hint is None:
-                continue
-            scores = attack.score(release, SideKnowledge(hint=hint.gradient if hint else None))
-            rows = torch.ones_like(labels, dtype=torch.bool)
-            if needs_hint and hint is not None:
-                rows = release.records != hint.record
-            if 0 < int((labels[rows] == 1).sum()) < int(rows.sum()):
-                leaks.append(symmetrised(leak_auc(scores[rows], labels[rows])))
-        if leaks:
-            self._worst.append(max(leaks))
+        leaks = [_leak(attack, release, labels, hint) for attack in self._attacks.values()]
+        measured = [leak for leak in leaks if leak is not None]
+        if measured:
+            self._worst.append(max(measured))
+
+
+def _leak(attack: Attack, release: Release, labels: Tensor, hint: Hint | None) -> float | None:
+    """Symmetrised leak AUC of one attack; ``None`` without its hint or without both classes."""
+    others = torch.ones_like(labels, dtype=torch.bool)
+    if "hint" in attack.side_knowledge:
+        if hint is None:
+            return None
+        others = release.records != hint.record
+    if not 0 < int((labels[others] == 1).sum()) < int(others.sum()):
+        return None
+    scores = attack.score(release, SideKnowledge(hint=hint.gradient if hint else None))
+    return symmetrised(leak_auc(scores[others], labels[others]))

@@ -41,7 +41,8 @@ class ReleaseRecorder:
         canaries: mask of the records that carry coins, bool ``(records,)``.
 
     Raises:
-        ValueError: ``every`` is below 1, there are no ids, or the mask does not fit them.
+        ValueError: ``every`` is below 1, there are no ids, or the mask does not fit them
+            or marks no record.
         DataError: the folder holds the transcript of another run.
     """
 
@@ -55,7 +56,7 @@ class ReleaseRecorder:
         canaries: Tensor | None = None,
     ) -> None:
         if canaries is not None:
-            check.shape("canaries", canaries, (len(ids),))
+            Truth(torch.zeros(len(ids)), canaries)  # refuse now what close() could not write
         self.folder = folder
         self._transcript = TranscriptWriter(folder / TRANSCRIPT, ids, every)
         self._generator = generator

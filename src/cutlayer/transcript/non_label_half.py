@@ -12,7 +12,6 @@ party cannot demand this; where it is not given, only the cut layer is measured.
 
 from pathlib import Path
 
-import torch
 from torch import Tensor, nn
 
 from cutlayer import check
@@ -32,19 +31,22 @@ class NonLabelHalfWriter:
         folder: made if it does not exist.
         features: model inputs of every record, in the order of the run's ids, any dtype, shape
             ``(records, columns)`` or ``(records, ...)``.
+        every: keep the steps that this number divides; the same as for the transcript.
 
     Raises:
-        ValueError: ``features`` is empty.
+        ValueError: ``features`` is empty or not finite, or ``every`` is below 1.
     """
 
-    def __init__(self, folder: Path, features: Tensor) -> None:
+    def __init__(self, folder: Path, features: Tensor, every: int = 1) -> None:
         _check_features(features)
+        check.at_least("every", every, 1)
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
+        self.every = every
         write_tensor_file(folder / _FEATURES, _FEATURES_KIND, {"features": features})
 
     def write(self, step: int, bottom: nn.Module) -> None:
-        """Keep parameters and buffers as they are now.
+        """Keep parameters and buffers as they are now, if the step belongs to the sample.
 
         Call it before the step's update: the gradient of a step belongs to the weights that made
         its activation.
@@ -53,6 +55,8 @@ class NonLabelHalfWriter:
             ValueError: ``step`` is negative.
         """
         check.at_least("step", step, 0)
+        if step % self.every:
+            return
         path = _bottom_path(self.folder, step)
         write_tensor_file(path, _BOTTOM_KIND, bottom.state_dict(), {"step": str(step)})
 
@@ -114,5 +118,4 @@ def _check_features(features: Tensor) -> None:
             f"features must have shape (records, columns), both at least 1, "
             f"got {tuple(features.shape)}."
         )
-    if features.is_floating_point() and not bool(torch.isfinite(features).all()):
-        check.finite("features", features)
+    check.finite("features", features)
