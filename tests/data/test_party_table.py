@@ -1,0 +1,63 @@
+import polars as pl
+import pytest
+import torch
+
+from cutlayer.data.party_table import LABEL_PARTY, NON_LABEL_PARTY, PartyTable
+from cutlayer.errors import DataError
+
+AGES = pl.DataFrame({"age": [30, 40, 50]})
+
+
+def test_rows_follow_the_ids_asked_for():
+    table = PartyTable(LABEL_PARTY, ("a", "b", "c"), AGES, torch.tensor([1, 0, 1]))
+    picked = table.ordered_by(["c", "b"])
+    assert picked.ids == ("c", "b")
+    assert picked.features["age"].to_list() == [50, 40]
+    assert picked.labels is not None
+    assert picked.labels.tolist() == [1, 0]
+    assert len(picked) == 2
+
+
+def test_a_table_without_columns_keeps_its_ids_and_labels():
+    bare = PartyTable(LABEL_PARTY, ("a", "b"), pl.DataFrame(), torch.tensor([1, 0]))
+    picked = bare.ordered_by(["b"])
+    assert (picked.ids, picked.features.width) == (("b",), 0)
+    assert picked.labels is not None
+    assert picked.labels.tolist() == [0]
+
+
+def test_no_ids_give_no_rows():
+    table = PartyTable(LABEL_PARTY, ("a", "b", "c"), AGES, torch.tensor([1, 0, 1]))
+    empty = table.ordered_by([])
+    assert (len(empty), empty.features.shape) == (0, (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("party", "ids", "labels", "message"),
+    [
+        (NON_LABEL_PARTY, ("a", "b", "a"), None, "^non-label party: ids must be unique.*'a'"),
+        (NON_LABEL_PARTY, ("a", "b"), None, "3 rows, but there are 2 ids"),
+        (NON_LABEL_PARTY, ("a", "b", "c"), [0, 1, 0], "non-label party: the table holds labels"),
+        (LABEL_PARTY, ("a", "b", "c"), None, "label party: the table has no labels"),
+        (LABEL_PARTY, ("a", "b", "c"), [0, 1], r"int64 of shape \(3,\)"),
+        (LABEL_PARTY, ("a", "b", "c"), [0.0, 1.0, 0.0], r"int64 .* got torch.float32"),
+        (LABEL_PARTY, ("a", "b", "c"), [0, 2, -1], "must be 0 or 1, got '-1', '2' as well"),
+    ],
+)
+def test_a_broken_table_is_refused(party, ids, labels, message):
+    with pytest.raises(DataError, match=message):
+        PartyTable(party, ids, AGES, None if labels is None else torch.tensor(labels))
+
+
+def test_many_repeated_ids_are_named_in_part():
+    ids = tuple(f"id-{i}" for i in range(5)) * 2
+    with pytest.raises(DataError, match=r"5 of them repeat: 'id-0', 'id-1', 'id-2' and 2 more"):
+        PartyTable(NON_LABEL_PARTY, ids, pl.DataFrame())
+
+
+def test_unknown_and_repeated_requests_are_refused():
+    table = PartyTable(NON_LABEL_PARTY, ("a", "b", "c"), AGES)
+    with pytest.raises(DataError, match="1 of the 2 ids asked for are not in its table: 'z'"):
+        table.ordered_by(["a", "z"])
+    with pytest.raises(DataError, match="unique"):
+        table.ordered_by(["a", "a"])
