@@ -115,6 +115,7 @@ def damaged(**changes):
         damaged(marks_missing=1),
         damaged(kind="date"),
         damaged(kind="categorical"),
+        damaged(kind="categorical", categories=["a", 1]),
         damaged(name=7),
     ],
 )

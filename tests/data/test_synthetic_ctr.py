@@ -3,7 +3,6 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-import torch
 from polars.testing import assert_frame_equal
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
