@@ -18,6 +18,9 @@ _MANY_STEPS = 40
 _MOST_POINTS = 240
 """Points that one line may have; longer trainings are drawn by evenly spaced medians."""
 
+_LEADER = {"arrowstyle": "-", "color": INK, "linewidth": 0.6, "shrinkB": 6}
+"""The thin stroke from a name to its point."""
+
 Array = NDArray[np.float64]
 
 
@@ -101,6 +104,7 @@ def class_swatches() -> list[Panel]:
             axes = canvas.figure.subplots()
             axes.axis("off")
             _stairs(axes, [1.0], [0.0, 1.0], positive=name == "positive")
+            axes.set_ylim(-0.1, 1.1)
         panels.append(Panel(name, canvas.svg(f"Bars of the {name} class", "")))
     return panels
 
@@ -116,7 +120,7 @@ def utility_beside_leak(findings: Findings) -> str | None:
     baselines = [s for s in summaries if s.is_baseline]
     if not points:
         return None
-    with Canvas("utility", 6.0, 4.4) as canvas:
+    with Canvas("utility", 5.0, 4.0) as canvas:
         axes = canvas.figure.subplots()
         axes.set_xlim(0.485, 1.015)
         axes.set_xlabel("worst leak AUC over the whole training")
@@ -124,7 +128,9 @@ def utility_beside_leak(findings: Findings) -> str | None:
         quiet(axes)
         places = [_draw_baseline(axes, summary) for summary in baselines]
         places += [_draw_point(axes, index, summary) for index, summary in enumerate(points)]
-        _label_points(axes, places, [printable(s.label) for s in [*baselines, *points]])
+        _label_points(
+            axes, places, [printable(s.label) for s in [*baselines, *points]], len(baselines)
+        )
     words = "; ".join(
         f"{s.label}: leak {number(x)}, test AUC {number(y)}"
         for s, (x, y) in zip([*baselines, *points], places, strict=True)
@@ -215,14 +221,20 @@ def _draw_point(axes: Axes, index: int, summary: ProtectionSummary) -> tuple[flo
     return leak, auc
 
 
-def _label_points(axes: Axes, places: list[tuple[float, float]], names: list[str]) -> None:
-    """Name each point beside it; names that would overlap move apart, with a leader."""
+def _label_points(
+    axes: Axes, places: list[tuple[float, float]], names: list[str], baselines: int
+) -> None:
+    """Name each point beside it; names that would overlap move apart.
+
+    The first ``baselines`` places lie on lines of their own, so their names stand above those.
+    """
     low, high = axes.get_ylim()
     gap = (high - low) / 17
+    wanted = [y + (0.55 * gap if i < baselines else 0.0) for i, (_, y) in enumerate(places)]
     for left in (True, False):
         side = [i for i, (x, _) in enumerate(places) if (x > 0.75) is left]
-        side.sort(key=lambda i: places[i][1])
-        heights = _spread([places[i][1] for i in side], gap)
+        side.sort(key=wanted.__getitem__)
+        heights = _spread([wanted[i] for i in side], gap)
         for i, height in zip(side, heights, strict=True):
             axes.annotate(
                 names[i],
@@ -232,7 +244,7 @@ def _label_points(axes: Axes, places: list[tuple[float, float]], names: list[str
                 horizontalalignment="right" if left else "left",
                 verticalalignment="center",
                 color=INK,
-                arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.6, "shrinkB": 6},
+                arrowprops=None if i < baselines else dict(_LEADER),
             )
 
 

@@ -13,7 +13,9 @@ CANARY_DEVIATIONS = 5
 
 Target = Literal["labels", "canaries"]
 Releases = Literal["one", "all"]
-Standing = Literal["within", "above", "no bound"]
+Standing = Literal["within", "above", "no bound", "no test"]
+"""``no test``: bound and chance together reach 1, so no attack could ever stand above them."""
+
 Estimate = tuple[float, float | None]
 """A mean over the splits and its standard error; the error is None for one split."""
 
@@ -32,6 +34,8 @@ class CanaryCheck:
         """On which side of its limit the attack stands."""
         if self.limit is None:
             return "no bound"
+        if self.limit >= 1:
+            return "no test"
         return "above" if self.leak_auc > self.limit else "within"
 
 

@@ -166,5 +166,11 @@ def _adapted(tag: str, ids: dict[str, str]) -> str:
         tag = tag.replace(placeholder, variable)
     tag = tag.replace("font-family: 'DejaVu Sans'", "font-family: system-ui, sans-serif")
     tag = re.sub(r' transform="rotate\(-?0 [^"]*"', "", tag)
-    tag = re.sub(r"(\.\d\d)\d+", r"\1", tag)
+    # A tenth of a pixel is enough for a place, but not for an opacity.
+    tag = re.sub(r' (?:d|x|y|width|height)="[^"]*"', lambda m: _rounded(m.group()), tag)
     return re.sub(r"\s*\n\s*", " ", tag)
+
+
+def _rounded(attribute: str) -> str:
+    """Coordinates with one digit after the point."""
+    return re.sub(r"-?\d+\.\d+", lambda m: f"{float(m.group()):.1f}".removesuffix(".0"), attribute)

@@ -211,6 +211,7 @@ def _guarantee(summary: ProtectionSummary) -> Text:
             "within": ("ok", "green"),
             "above": ("ABOVE", "bold red"),
             "no bound": ("", ""),
+            "no test": ("no test", "dim"),
         }[check.standing]
         lines.append(Text.assemble("● ", number(check.leak_auc), " ", (mark, style)))
     return Text("\n").join(lines)

@@ -103,11 +103,9 @@ def lead(findings: Findings) -> list[str]:
                 f"in {pairs(_value(worst))}."
             )
     groups = {
-        "Limited by proof": [
-            f"{s.label} ({bound_words(s.bound('all'))})" for s in summaries if s.kind == "rigorous"
-        ],
+        "Limited by proof": [s.label + _at_most(s) for s in summaries if s.kind == "rigorous"],
         "Limited only under a model": [
-            s.label + (" (an attack measured more)" if s.beaten else "")
+            s.label + _at_most(s) + (", but an attack measured more" if s.beaten else "")
             for s in summaries
             if s.kind == "model"
         ],
@@ -118,7 +116,7 @@ def lead(findings: Findings) -> list[str]:
             s.label for s in summaries if any(c.standing == "above" for c in s.canaries)
         ],
     }
-    return sentences + [f"{what}: {', '.join(who)}." for what, who in groups.items() if who]
+    return sentences + [f"{what}: {'; '.join(who)}." for what, who in groups.items() if who]
 
 
 def not_measured(findings: Findings) -> list[str]:
@@ -147,6 +145,12 @@ def not_measured(findings: Findings) -> list[str]:
         if not summary.rows:
             gaps.append(f"{summary.label}: no attack was run on it.")
     return gaps
+
+
+def _at_most(summary: ProtectionSummary) -> str:
+    """The bound for the whole training, as `` (at most 0.700)``; empty where there is none."""
+    bound = summary.bound("all")
+    return "" if bound is None or bound.leak_auc is None else f" (at most {number(bound.leak_auc)})"
 
 
 def _verdict(summary: ProtectionSummary) -> Verdict:
@@ -228,14 +232,14 @@ def _measured(summary: ProtectionSummary) -> str:
     worst = [row for r in ("one", "all") if (row := summary.worst(releases=r)) is not None]
     first, *others = worst
     sentence = (
-        f"{first.attack} tells a positive from a negative in {pairs(_value(first))} "
-        f"from {_OVER[first.releases]}"
+        f"From {_OVER[first.releases]}, {first.attack} tells a positive from a negative in "
+        f"{pairs(_value(first))}"
     )
     for row in others:
-        who = "" if row.attack == first.attack else f"{row.attack} "
         many = pairs(_value(row))
-        how_many = "as many" if many == pairs(_value(first)) else f"in {many}"
-        sentence += f", {who}{how_many} from {_OVER[row.releases]}"
+        how_many = "in as many" if many == pairs(_value(first)) else f"in {many}"
+        who = "" if row.attack == first.attack else f"{row.attack} "
+        sentence += f"; from {_OVER[row.releases]}, {who}{how_many}"
     return f"{sentence}. {_contrast(summary)}".strip()
 
 
