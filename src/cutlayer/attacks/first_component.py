@@ -23,9 +23,13 @@ def first_component(gradient: Tensor) -> Tensor:
     batch, so the rarer class has the larger ones: with share p < 1/2 of positives, residual
     :math:`-(1-p)` for a positive and :math:`p` for a negative, the third moment along the line is
     :math:`p(1-p)(1-2p) > 0` when it points to the positives. The mean cannot tell, as it is near
-    zero, nor can the second moment, which has no sign. The third moment of symmetric noise is
-    zero, so noise blurs the choice without bending it. With balanced classes the choice is a coin
-    toss in each batch; :class:`~cutlayer.attacks.visit_average.VisitAverage` aligns the batches.
+    zero, nor can the second moment, which has no sign. Noise of one variance for all rows adds
+    nothing to the third moment of a calibrated batch, :math:`\sum_j (r_j^3 + 3 r_j \tau^2)` with
+    :math:`\sum_j r_j = 0`. Noise of another variance in each row may turn it: under ``max_norm``
+    :math:`\tau_j^2 = m^2 - r_j^2` and the sum becomes :math:`-2 \sum_j r_j^3`, so the wrong end is
+    chosen, and always the wrong one. With balanced classes the choice is a coin toss in each
+    batch. Neither hides the classes, which is what the symmetrised leak AUC reads, and
+    :class:`~cutlayer.attacks.visit_average.VisitAverage` aligns the batches with each other.
 
     Args:
         gradient: gradients as received, float of any type, shape ``(examples, width)``.

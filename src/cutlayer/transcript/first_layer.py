@@ -108,8 +108,10 @@ def _refuse_other_passes(bottom: nn.Module) -> None:
 
 def _refuse_coupled_rows(output: Tensor, activation: Tensor) -> None:
     """Refuse a bottom whose first activation moves with another row's first-layer output."""
+    first = torch.zeros_like(activation)
+    first[0] = 1.0
     (alone,) = torch.autograd.grad(
-        activation[0].sum(), output, retain_graph=True, materialize_grads=True
+        activation, output, first, retain_graph=True, materialize_grads=True
     )
     coupled = int(alone[1:].reshape(len(alone) - 1, -1).any(dim=1).sum()) if len(alone) > 1 else 0
     if coupled:

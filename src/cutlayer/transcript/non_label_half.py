@@ -100,9 +100,10 @@ class NonLabelHalf:
         try:
             bottom.load_state_dict(tensors)
         except RuntimeError as error:
+            mismatch = str(error).splitlines()[-1].strip().rstrip(".")
             raise DataError(
-                f"{path} does not fit the bottom half that it was to be loaded into: {error}. "
-                "Build the bottom with the settings of the recorded run."
+                f"{path} does not fit the bottom half that it was to be loaded into "
+                f"({mismatch}). Build the bottom with the settings of the recorded run."
             ) from error
 
 
