@@ -67,7 +67,8 @@ def solve(problem: Problem) -> NarrowWideNoise:
     if problem.gap_squared == 0:
         return _without_gap(problem)
     if problem.narrow_weight == 0:  # noise of a class that never occurs is free
-        return _split(problem, across=problem.wide - problem.narrow if problem.others else 0.0)
+        across = problem.wide - problem.narrow if problem.others else 0.0
+        return _split(problem, problem.power)._replace(across=across)
     noise = _only_along(problem) or _wide_untouched(problem) or _all_three(problem)
     # Only rounding, where P is far below the variances, can put across above along.
     return noise._replace(across=min(noise.across, noise.along_narrow))
@@ -83,7 +84,7 @@ def _without_gap(problem: Problem) -> NarrowWideNoise:
 
 def _only_along(problem: Problem) -> NarrowWideNoise | None:
     """Case 1: all the power on the gap, unless a first bit across it would help more."""
-    noise = _split(problem, across=0.0)
+    noise = _split(problem, problem.power)
     if problem.others == 0 or problem.narrow == problem.wide:
         return noise
     if problem.narrow == 0:  # the narrow class has no spread across: any noise there pays
@@ -101,17 +102,16 @@ def _only_along(problem: Problem) -> NarrowWideNoise | None:
 
 def _wide_untouched(problem: Problem) -> NarrowWideNoise | None:
     """Case 2: the wide class gets no noise at all, the narrow one in every direction."""
-    stretch = math.sqrt(1 + problem.gap_squared / problem.wide)
-    weight, others = problem.narrow_weight, problem.others
-    across = (problem.power + weight * (others + 1) * problem.narrow) / (
-        weight * (others + stretch)
-    )
-    along = across * stretch
-    spread = problem.wide_weight * problem.wide + weight * along
-    if along > problem.wide * _ratio(problem, spread):
+    ratio = problem.gap_squared / problem.wide
+    stretch = math.sqrt(1 + ratio)  # of the narrow class: variance along over variance across
+    lead = problem.narrow * ratio / (1 + stretch)  # a (stretch - 1) without cancellation
+    share = problem.power / problem.narrow_weight
+    across = (share - lead) / (problem.others + stretch)
+    along = across * stretch + lead
+    spread = problem.clean() + problem.narrow_weight * along
+    if along + problem.narrow > problem.wide * _ratio(problem, spread):
         return None
-    added = min(max(across - problem.narrow, 0.0), problem.power / (weight * (others + 1)))
-    return NarrowWideNoise(max(problem.power / weight - others * added, 0.0), 0.0, added)
+    return NarrowWideNoise(along, 0.0, across) if across > 0 else NarrowWideNoise(share, 0.0, 0.0)
 
 
 def _all_three(problem: Problem) -> NarrowWideNoise:
@@ -119,20 +119,29 @@ def _all_three(problem: Problem) -> NarrowWideNoise:
     spread = _root(problem)
     pull = problem.narrow_weight * problem.wide * _multiplier(problem, spread)
     shrink = math.sqrt(1 + pull)
-    # b / shrink - a without cancellation; the naive form breaks the power limit.
-    across = (problem.wide - problem.narrow) - problem.wide * pull / (shrink * (1 + shrink))
-    limit = problem.power / (problem.narrow_weight * (problem.others + 1))
-    return _split(problem, across=min(max(across, 0.0), limit))
+    if pull > 1:
+        across = problem.wide / shrink - problem.narrow
+    else:  # the same number without cancellation where the two variances are close
+        across = (problem.wide - problem.narrow) - problem.wide * pull / (shrink * (1 + shrink))
+    weight = problem.narrow_weight
+    across = min(max(across, 0.0), problem.power / (weight * (problem.others + 1)))
+    # Of two ways to the same number, the one that subtracts the smaller numbers.
+    rest = spread - problem.clean()
+    if problem.power < spread:
+        rest = problem.power - weight * problem.others * across
+    return _split(problem, rest)._replace(across=across)
 
 
 def _root(problem: Problem) -> float:
-    """Solve C - L = wa k b (1 - 1/N(C)) for the spread C along the gap.
+    """Solve C + wa k b / N(C) = P + C0 + wa k a for the spread C along the gap.
 
-    The right side falls and is convex, so Newton from the left never passes the root.
+    The left side rises and is concave, so Newton from the left never passes the root.
     """
     weight = problem.narrow_weight * problem.others
     floor = problem.clean() + problem.power - weight * (problem.wide - problem.narrow)
-    low, high = max(problem.clean(), floor), problem.clean() + problem.power
+    # Noise across never exceeds noise along, so at least P/d is spent along the gap.
+    low = max(problem.clean() + problem.power / (problem.others + 1), floor)
+    high = problem.clean() + problem.power
     spread = low
     for _ in range(_ROOT_STEPS):
         value, slope = _excess(problem, spread, floor)
@@ -150,7 +159,7 @@ def _root(problem: Problem) -> float:
 
 
 def _excess(problem: Problem, spread: float, floor: float) -> tuple[float, float]:
-    """Left side minus right side of the equation of case 3, and its derivative."""
+    """Left minus right side of the equation of case 3, and its derivative."""
     gamma = problem.gap_squared / spread
     product = problem.narrow_weight * problem.wide_weight
     root = math.sqrt(1 + gamma + product * gamma * gamma)
@@ -158,29 +167,33 @@ def _excess(problem: Problem, spread: float, floor: float) -> tuple[float, float
     multiplier = gamma / spread * (1 + inner)
     pull = problem.narrow_weight * problem.wide * multiplier
     shrink = math.sqrt(1 + pull)
-    weight = problem.narrow_weight * problem.others * problem.wide
-    value = (spread - floor) - weight * pull / (shrink * (1 + shrink))
+    others = problem.narrow_weight * problem.others
+    if floor < 0 and pull > 1:
+        total = problem.clean() + problem.power + others * problem.narrow
+        value = (spread + others * problem.wide / shrink) - total
+    else:  # wa k b taken off both sides, in case it dwarfs the rest
+        value = (spread - floor) - others * problem.wide * pull / (shrink * (1 + shrink))
     # d inner / d gamma = (2w - (1 + 2 w gamma)^2 / (2 S^2)) / S
     bend = (2 * product - inner * inner / 2) / root
     multiplier_slope = -(2 * multiplier + gamma * gamma / spread * bend) / spread
-    slope = 1 - weight * problem.narrow_weight * problem.wide * multiplier_slope / (2 * shrink**3)
+    pull_slope = problem.narrow_weight * problem.wide * multiplier_slope
+    slope = 1 - others * problem.wide * pull_slope / (2 * shrink * shrink * shrink)
     return value, slope
 
 
-def _split(problem: Problem, *, across: float) -> NarrowWideNoise:
-    """Divide what is left of the power along the gap between the classes."""
+def _split(problem: Problem, rest: float) -> NarrowWideNoise:
+    """Divide this power, all along the gap, between the classes."""
     weight, other = problem.narrow_weight, problem.wide_weight
-    rest = max(problem.power - weight * problem.others * across, 0.0)
     ratio = _ratio(problem, problem.clean() + rest)
     lead = problem.wide * ratio - problem.narrow
     scale = other + weight * ratio
     wide = (rest - weight * lead) / scale
     narrow = (ratio * rest + other * lead) / scale
     if wide <= 0 and weight > 0:
-        return NarrowWideNoise(rest / weight, 0.0, across)
+        return NarrowWideNoise(rest / weight, 0.0, 0.0)
     if narrow <= 0 and other > 0:
-        return NarrowWideNoise(0.0, rest / other, across)
-    return NarrowWideNoise(max(narrow, 0.0), max(wide, 0.0), across)
+        return NarrowWideNoise(0.0, rest / other, 0.0)
+    return NarrowWideNoise(max(narrow, 0.0), max(wide, 0.0), 0.0)
 
 
 def _ratio(problem: Problem, spread: float) -> float:

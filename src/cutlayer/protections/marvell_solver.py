@@ -75,7 +75,7 @@ def solve_marvell(
     if not 0 <= positive_share <= 1:
         raise ValueError(f"positive_share must lie in [0, 1], got {positive_share!r}.")
     check.not_negative("power", power)
-    unit = max(variance_pos, variance_neg, gap_squared)
+    unit = _unit(variance_pos, variance_neg, gap_squared)
     noise = NarrowWideNoise(0.0, 0.0, 0.0)
     if unit > 0 and power > 0:
         problem = _problem(
@@ -137,7 +137,7 @@ def power_for(
     goal = goal_sum_kl(max_sum_kl=max_sum_kl, max_leak_auc=max_leak_auc, min_error=min_error)
     _check_statistics(variance_pos, variance_neg, gap_squared, width)
     check.between("positive_share", positive_share, 0.0, 1.0)
-    unit = max(variance_pos, variance_neg, gap_squared)
+    unit = _unit(variance_pos, variance_neg, gap_squared)
     if unit == 0:
         return 0.0
     problem = _problem(variance_pos, variance_neg, gap_squared, positive_share, width, 0.0, unit)
@@ -194,6 +194,12 @@ def _power_for(problem: Problem, goal: float) -> float:
             break
         power = following
     return high
+
+
+def _unit(variance_pos: float, variance_neg: float, gap_squared: float) -> float:
+    """A power of two near the largest: dividing by it loses no digit. 0 where all are 0."""
+    largest = max(variance_pos, variance_neg, gap_squared)
+    return math.ldexp(1.0, math.frexp(largest)[1] - 1) if largest > 0 else 0.0
 
 
 def _enough(problem: Problem, goal: float) -> float:
