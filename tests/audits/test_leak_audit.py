@@ -1,0 +1,292 @@
+import gc
+import math
+import weakref
+
+import pytest
+import torch
+
+from cutlayer.attacks import ATTACKS, Attack
+from cutlayer.audits import Hint, LeakAuditor, Truth, audit_leak
+from cutlayer.leakage.null_floor import null_deviation, null_floor
+from cutlayer.transcript import Release
+
+
+def first_column(gradient: torch.Tensor) -> torch.Tensor:
+    """An attack whose scores are written into the gradient, so that a test knows them."""
+    return gradient[:, 0]
+
+
+def along_hint(gradient: torch.Tensor, hint: torch.Tensor) -> torch.Tensor:
+    return gradient[:, 0] * hint[0]
+
+
+WRITTEN = {"written": Attack(first_column)}
+HINTED = {"hinted": Attack(along_hint)}
+
+
+def release(step, scores, *, records=None, epoch=0) -> Release:
+    gradient = torch.tensor(scores, dtype=torch.float64)[:, None]
+    records = torch.arange(len(scores)) if records is None else torch.tensor(records)
+    return Release(step, epoch, records, torch.zeros(len(scores), 1), gradient)
+
+
+def measured(audit, releases, attack=None, layer="cut"):
+    """The one measurement of this kind."""
+    (found,) = (
+        m
+        for m in audit.measurements
+        if m.releases == releases and m.layer == layer and attack in (None, m.attack)
+    )
+    return found
+
+
+@pytest.fixture(scope="module")
+def by_hand():
+    """Records 0 and 2 are positive. Step 0 scores 3 2 1 0, step 1 scores 5 0 4 1."""
+    releases = [release(0, [3, 2, 1, 0]), release(1, [5, 0, 4, 1], epoch=1)]
+    return audit_leak(releases, Truth(torch.tensor([1, 0, 1, 0])), attacks=WRITTEN)
+
+
+def test_one_release_by_hand(by_hand):
+    # Step 0: 3 beats 2 and 0, 1 beats 0 alone: 3 of 4 pairs. Step 1: all four.
+    one = measured(by_hand, "one")
+    assert (one.attack, one.layer, one.target) == ("written", "cut", "labels")
+    assert one.leak_auc == one.raw_auc == pytest.approx((0.75 + 1.0) / 2)
+    assert one.leak_auc_p95 == pytest.approx(0.75 + 0.95 * 0.25)
+    assert (one.batches, one.one_class_batches, one.hintless_batches) == (2, 0, 0)
+    assert one.null_floor == null_floor(2, 2)
+    assert one.null_deviation == null_deviation(2, 2)
+
+
+def test_pooled_over_the_last_epoch_by_hand(by_hand):
+    # Epoch 1 is step 1 alone, whose AUC is 1.
+    assert (measured(by_hand, "one").pooled_auc, measured(by_hand, "one").pooled_epoch) == (1.0, 1)
+
+
+def test_all_releases_by_hand(by_hand):
+    # Standardised step 0: (1.5, .5, -.5, -1.5) / 1.118; step 1: (2.5, -2.5, 1.5, -1.5) / 2.062.
+    # Means: 1.28, -.38, .14, -1.03: both positives are above both negatives.
+    every = measured(by_hand, "all")
+    assert (every.leak_auc, every.raw_auc, every.batches) == (1.0, 1.0, 2)
+    assert every.leak_auc_p95 is every.pooled_auc is every.pooled_epoch is None
+    assert every.null_floor == null_floor(2, 2)
+
+
+def test_curve_and_counts_by_hand(by_hand):
+    (curve,) = by_hand.curves
+    assert (curve.attack, curve.layer, curve.step) == ("written", "cut", (0, 1))
+    assert curve.leak_auc == (0.75, 1.0)
+    assert curve.null_floor == (null_floor(2, 2),) * 2
+    assert (by_hand.releases, by_hand.rows, by_hand.target) == (2, 8, "labels")
+
+
+def test_an_attack_that_is_always_wrong_leaks_as_much_as_one_that_is_right():
+    audit = audit_leak([release(0, [0, 1])], Truth(torch.tensor([1, 0])), attacks=WRITTEN)
+    for releases in ("one", "all"):
+        found = measured(audit, releases)
+        assert (found.raw_auc, found.leak_auc) == (0.0, 1.0)
+    assert audit.curves[0].leak_auc == (1.0,)
+
+
+def test_the_median_of_symmetrised_values_is_not_the_symmetrised_median():
+    # Raw AUCs 0 and 1: each batch gives all away once the sign is known, the raw median is 1/2.
+    releases = [release(0, [0, 1]), release(1, [1, 0])]
+    one = measured(audit_leak(releases, Truth(torch.tensor([1, 0])), attacks=WRITTEN), "one")
+    assert (one.leak_auc, one.raw_auc) == (1.0, 0.5)
+
+
+def test_pooling_standardises_each_batch():
+    # Batches of another unit and offset: ordered together without care, the AUC would be 1/2.
+    releases = [
+        release(0, [0.2, 0.1], records=[0, 1]),
+        release(1, [1001, 1000], records=[2, 3]),
+    ]
+    audit = audit_leak(releases, Truth(torch.tensor([1, 0, 1, 0])), attacks=WRITTEN)
+    assert measured(audit, "one").pooled_auc == 1.0
+
+
+def test_pooling_forgets_earlier_epochs():
+    releases = [
+        release(0, [0, 1, 2, 3]),  # records 0 and 1 are positive: all wrong
+        release(1, [1, 0], records=[0, 2], epoch=1),
+    ]
+    one = measured(audit_leak(releases, Truth(torch.tensor([1, 1, 0, 0])), attacks=WRITTEN), "one")
+    assert (one.pooled_auc, one.pooled_epoch) == (1.0, 1)
+
+
+def test_batches_of_one_class_are_counted_and_their_scores_averaged():
+    releases = [
+        release(0, [1, 0], records=[0, 1]),  # two positives
+        release(1, [1, 0], records=[2, 3]),
+    ]
+    audit = audit_leak(releases, Truth(torch.tensor([1, 1, 1, 0])), attacks=WRITTEN)
+    one = measured(audit, "one")
+    assert (one.batches, one.one_class_batches, one.leak_auc) == (1, 1, 1.0)
+    # Averages 1, -1, 1, -1: the negative ties with record 1 and loses to two: 2.5 of 3.
+    assert measured(audit, "all").raw_auc == pytest.approx(2.5 / 3)
+    assert measured(audit, "all").batches == 2
+
+
+def test_without_two_classes_nothing_is_claimed():
+    audit = audit_leak([release(0, [1, 0])], Truth(torch.tensor([1, 1])), attacks=WRITTEN)
+    for found in audit.measurements:
+        assert found.leak_auc is found.raw_auc is found.null_floor is found.null_deviation is None
+    assert audit.curves[0].step == ()
+
+
+def test_without_releases_nothing_is_claimed():
+    audit = audit_leak([], Truth(torch.tensor([1, 0])))
+    assert audit.releases == audit.rows == 0
+    assert all(found.leak_auc is None for found in audit.measurements)
+
+
+def test_records_of_unknown_label_do_not_count():
+    audit = audit_leak([release(0, [9, 1, 0])], Truth(torch.tensor([-1, 1, 0])), attacks=WRITTEN)
+    assert measured(audit, "one").leak_auc == 1.0
+    assert measured(audit, "one").null_floor == null_floor(1, 1)
+
+
+def test_only_canaries_count_where_there_are_any():
+    # The scores order records 0 to 3 rightly and the canaries 4 to 7 in 1 of 4 pairs.
+    labels = torch.tensor([1, 1, 0, 0, 1, 1, 0, 0])
+    canaries = torch.arange(8) >= 4
+    releases = [release(0, [9, 8, 1, 0, 2, 5, 6, 4])]
+    audit = audit_leak(releases, Truth(labels, canaries), attacks=WRITTEN)
+    for of in ("one", "all"):
+        found = measured(audit, of)
+        assert (found.target, found.raw_auc, found.leak_auc) == ("canaries", 0.25, 0.75)
+        assert found.null_floor == null_floor(2, 2)
+    assert audit.curves[0].target == audit.target == "canaries"
+    assert sum(audit.histograms[0].positive) == pytest.approx(1.0)
+
+
+def test_features_alone_do_not_move_the_canaries():
+    # Scores know every label but the coins: the AUC over 2,000 canaries is 1/2 within five of
+    # Mann and Whitney's deviations, while the other records are read without error.
+    generator = torch.Generator().manual_seed(0)
+    natural = torch.randint(2, (4000,), generator=generator)
+    canaries = torch.arange(4000) < 2000
+    coins = torch.randint(2, (4000,), generator=generator)
+    labels = torch.where(canaries, coins, natural)
+    releases = [release(0, (natural + 0.1 * torch.rand(4000, generator=generator)).tolist())]
+    found = measured(audit_leak(releases, Truth(labels, canaries), attacks=WRITTEN), "all")
+    positives = int(labels[:2000].sum())
+    assert abs(found.raw_auc - 0.5) < 5 * null_deviation(positives, 2000 - positives)
+    assert measured(audit_leak(releases, Truth(labels), attacks=WRITTEN), "all").raw_auc > 0.7
+
+
+def test_the_row_of_the_hint_is_left_out_only_where_the_hint_is_used():
+    # Record 0, the hint, has the highest score. Without it: 1 loses to 2 and beats 0: 1/2.
+    releases = [release(0, [9, 1, 2, 0])]
+    truth = Truth(torch.tensor([1, 1, 0, 0]))
+    hints = {0: Hint(0, torch.ones(1).double())}
+    audit = audit_leak(releases, truth, hints=hints, attacks={**HINTED, **WRITTEN})
+    assert measured(audit, "one", "hinted").raw_auc == 0.5
+    assert measured(audit, "one", "hinted").null_floor == null_floor(1, 2)
+    assert measured(audit, "all", "hinted").raw_auc == 0.5
+    assert measured(audit, "one", "written").raw_auc == 0.75
+
+
+@pytest.mark.parametrize(
+    "hints", [None, {}, {5: Hint(0, torch.ones(1))}, {0: Hint(0, torch.zeros(1))}]
+)
+def test_a_batch_without_a_usable_hint_is_counted(hints):
+    truth = Truth(torch.tensor([1, 0]))
+    audit = audit_leak([release(0, [1, 0])], truth, hints=hints, attacks=HINTED)
+    for of in ("one", "all"):
+        found = measured(audit, of)
+        assert (found.batches, found.hintless_batches, found.leak_auc) == (0, 1, None)
+
+
+def test_a_hint_that_leaves_no_row_is_survived():
+    truth = Truth(torch.tensor([1, 0]))
+    hints = {0: Hint(0, torch.ones(1).double())}
+    audit = audit_leak([release(0, [1])], truth, hints=hints, attacks=HINTED)
+    assert measured(audit, "one").one_class_batches == 1
+    assert measured(audit, "all").leak_auc is None
+
+
+def test_averaging_tells_what_one_release_hides():
+    # Noise of twice the gap, 25 visits: Phi(5 / (2 sqrt 2)) = 0.961 against .638 in one release.
+    generator = torch.Generator().manual_seed(1)
+    labels = (torch.arange(2000) % 4 == 0).long()
+    releases = (
+        release(step, (labels + 2 * torch.randn(2000, generator=generator)).tolist(), epoch=step)
+        for step in range(25)
+    )
+    audit = audit_leak(releases, Truth(labels), attacks=WRITTEN)
+    assert abs(measured(audit, "one").leak_auc - 0.638) < 5 * 0.02 / math.sqrt(25)
+    assert abs(measured(audit, "all").leak_auc - 0.961) < 5 * math.sqrt(0.961 * 0.039 / 500)
+
+
+def test_the_whole_suite_on_plain_gradients_finds_the_labels():
+    generator = torch.Generator().manual_seed(2)
+    labels = (torch.rand(600, generator=generator) < 0.2).long()
+    gradient = (0.2 - labels.double())[:, None] * torch.tensor([1.0, -2.0, 0.5]).double()
+    positive = int(labels.nonzero()[0])
+    sent = Release(0, 0, torch.arange(600), torch.zeros(600, 1), gradient)
+    audit = audit_leak(
+        [sent], Truth(labels), hints={0: Hint(positive, gradient[positive])}, attacks=ATTACKS
+    )
+    for attack in ("norm", "cosine", "majority_count", "first_component"):
+        assert measured(audit, "one", attack).raw_auc == 1.0
+        assert measured(audit, "all", attack).raw_auc == 1.0
+
+
+def test_the_first_layer_is_measured_beside_the_cut():
+    def deeper(seen, hint):
+        turned = Release(seen.step, seen.epoch, seen.records, seen.activation, -seen.gradient)
+        return turned, hint
+
+    truth = Truth(torch.tensor([1, 0]))
+    audit = audit_leak([release(0, [1, 0])], truth, attacks=WRITTEN, first_layer=deeper)
+    assert measured(audit, "one").raw_auc == 1.0
+    assert measured(audit, "one", layer="first").raw_auc == 0.0
+    assert [histogram.layer for histogram in audit.histograms] == ["cut", "cut", "first", "first"]
+
+
+def test_no_release_is_held():
+    seen: list[weakref.ref] = []
+
+    def stream():
+        for step in range(5):
+            sent = release(step, [1, 0])
+            seen.append(weakref.ref(sent))
+            yield sent
+            del sent
+            gc.collect()
+            assert sum(r() is not None for r in seen) <= 1  # the caller's loop variable
+
+    audit_leak(stream(), Truth(torch.tensor([1, 0])), attacks=WRITTEN)
+    gc.collect()
+    assert not any(r() is not None for r in seen)
+
+
+def test_an_audit_may_be_read_while_it_goes_on():
+    auditor = LeakAuditor(Truth(torch.tensor([1, 0])), attacks=WRITTEN)
+    auditor.observe(release(0, [1, 0]))
+    assert measured(auditor.result(), "one").batches == 1
+    auditor.observe(release(1, [0, 1]))
+    assert measured(auditor.result(), "one").batches == 2
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (release(3, [1, 0]), "got step 3 of epoch 1 after step 3 of epoch 1"),
+        (release(2, [1, 0], epoch=1), "order of steps and epochs"),
+        (release(4, [1, 0], epoch=0), "order of steps and epochs"),
+        (release(4, [1, 0], records=[0, 2], epoch=1), "truth must have an entry for record 2"),
+        (release(4, [1, math.nan], epoch=1), "The release of step 4: gradient must be finite"),
+    ],
+)
+def test_releases_of_no_use_are_refused_by_step(second, message):
+    auditor = LeakAuditor(Truth(torch.tensor([1, 0])), attacks={"norm": ATTACKS["norm"]})
+    auditor.observe(release(3, [1, 0], epoch=1))
+    with pytest.raises(ValueError, match=message):
+        auditor.observe(second)
+
+
+def test_an_audit_without_attacks_is_refused():
+    with pytest.raises(ValueError, match="at least one attack"):
+        audit_leak([], Truth(torch.tensor([1, 0])), attacks={})

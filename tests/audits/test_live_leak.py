@@ -1,0 +1,81 @@
+import pytest
+import torch
+
+from cutlayer.attacks import ATTACKS, Attack
+from cutlayer.audits import LiveLeak
+from cutlayer.transcript import Release
+
+
+def first_column(gradient: torch.Tensor) -> torch.Tensor:
+    return gradient[:, 0]
+
+
+def second_column(gradient: torch.Tensor) -> torch.Tensor:
+    return gradient[:, 1]
+
+
+WRITTEN = {"first": Attack(first_column), "second": Attack(second_column)}
+LABELS = torch.tensor([1, 1, 0, 0])
+
+
+def observe(live, step, first, second=(0, 0, 0, 0), labels=LABELS):
+    gradient = torch.tensor([first, second], dtype=torch.float32).T
+    release = Release(step, 0, torch.arange(len(first)), torch.zeros(len(first), 1), gradient)
+    live.on_release(release, labels, gradient)
+
+
+def live_leak(attacks=WRITTEN, **settings):
+    return LiveLeak(attacks, generator=torch.Generator().manual_seed(0), **settings)
+
+
+def test_median_of_the_worst_attack_by_hand():
+    live = live_leak(every=1)
+    assert live.leak_auc is None
+    observe(live, 0, [1, 0, 0, 0])  # beats two of four pairs, ties in two: 3/4
+    assert live.leak_auc == 0.75
+    observe(live, 1, [0, 0, 0, 0], second=[0, 0, 1, 1])  # always wrong: 1 when turned
+    assert live.leak_auc == 0.875
+    observe(live, 2, [0, 0, 0, 0])  # knows nothing
+    assert live.leak_auc == 0.75
+    assert live.batches == 3
+
+
+def test_only_every_kth_step_is_attacked():
+    live = live_leak(every=5)
+    for step in range(11):
+        observe(live, step, [1, 1, 0, 0])
+    assert live.batches == 3
+
+
+def test_the_median_follows_the_last_batches():
+    live = live_leak(every=1, window=3)
+    for step in range(10):
+        observe(live, step, [1, 1, 0, 0] if step < 7 else [0, 0, 0, 0])
+    assert (live.leak_auc, live.batches) == (0.5, 3)
+
+
+def test_a_batch_of_one_class_is_passed_by():
+    live = live_leak(every=1)
+    observe(live, 0, [1, 2, 3, 4], labels=torch.ones(4))
+    assert live.leak_auc is None
+
+
+def test_an_attack_with_a_hint_is_not_credited_with_the_hint():
+    cosine = live_leak({"cosine": ATTACKS["cosine"]}, every=1)
+    observe(cosine, 0, [1, 0, 0, 0], labels=torch.tensor([1, 0, 0, 0]))  # the hint is all there is
+    assert cosine.leak_auc is None
+    observe(cosine, 1, [1, 2, -1, -1])
+    assert cosine.leak_auc == 1.0
+    observe(cosine, 2, [0, 0, 1, 1])  # no positive has a direction
+    assert cosine.batches == 1
+
+
+@pytest.mark.parametrize("settings", [{"every": 0}, {"window": 0}, {"attacks": {}}])
+def test_settings_that_would_measure_nothing_are_refused(settings):
+    with pytest.raises(ValueError, match="at least 1"):
+        live_leak(**settings)
+
+
+def test_labels_that_do_not_fit_are_refused_even_when_no_attack_is_due():
+    with pytest.raises(ValueError, match=r"labels must have shape \(4,\)"):
+        observe(live_leak(every=7), 1, [1, 1, 0, 0], labels=LABELS[:3])

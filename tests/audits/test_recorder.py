@@ -1,0 +1,142 @@
+import pytest
+import torch
+from safetensors import safe_open
+
+from cutlayer.audits import (
+    HINTS,
+    TRANSCRIPT,
+    TRUTH,
+    ReleaseRecorder,
+    audit_leak,
+    read_hints,
+    read_truth,
+)
+from cutlayer.transcript import Release, Transcript
+
+IDS = [f"customer {number}" for number in range(12)]
+LABELS = (torch.arange(12) % 3 == 0).long()
+
+
+def batch(step: int, records: torch.Tensor) -> tuple[Release, torch.Tensor, torch.Tensor]:
+    """What an observer is given: plain rank-one gradients, sent with a little noise."""
+    labels = LABELS[records]
+    clean = (1 / 3 - labels.float())[:, None] * torch.tensor([1.0, -2.0])
+    noise = 1e-3 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(step))
+    activation = torch.zeros(len(records), 2)
+    return Release(step, step // 2, records, activation, clean + noise), labels, clean
+
+
+def record(folder, *, every=1, canaries=None, seed=0, steps=6):
+    generator = torch.Generator().manual_seed(seed)
+    recorder = ReleaseRecorder(folder, IDS, generator=generator, every=every, canaries=canaries)
+    with recorder:
+        for step in range(steps):
+            half = torch.arange(12)[step % 2 :: 2]
+            recorder.on_release(*batch(step, half))
+
+
+def test_what_was_recorded_can_be_audited(tmp_path):
+    record(tmp_path)
+    transcript = Transcript(tmp_path / TRANSCRIPT)
+    assert transcript.ids == tuple(IDS)
+    assert transcript.steps == tuple(range(6))
+    truth = read_truth(tmp_path / TRUTH)
+    assert torch.equal(truth.labels.long(), LABELS)
+    hints = read_hints(tmp_path / HINTS)
+    audit = audit_leak(transcript, truth, hints=hints)
+    for found in audit.measurements:
+        if found.attack != "tail_energy":
+            assert found.leak_auc == 1.0, found
+
+
+def test_hints_are_positives_of_their_step_with_the_clean_gradient(tmp_path):
+    record(tmp_path)
+    transcript, hints = Transcript(tmp_path / TRANSCRIPT), read_hints(tmp_path / HINTS)
+    assert set(hints) == set(transcript.steps)
+    for step, hint in hints.items():
+        assert LABELS[hint.record] == 1
+        release = transcript.release(step)
+        assert hint.record in release.records.tolist()
+        assert hint.gradient.tolist() == pytest.approx([-2 / 3, 4 / 3])
+
+
+def test_hints_follow_the_seed(tmp_path):
+    picked = []
+    for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
+        record(tmp_path / folder, seed=seed, steps=12)
+        hints = read_hints(tmp_path / folder / HINTS)
+        picked.append([hint.record for hint in hints.values()])
+    assert picked[0] == picked[1] != picked[2]
+
+
+def test_canaries_are_kept_and_never_given_away(tmp_path):
+    canaries = torch.zeros(12, dtype=torch.bool)
+    canaries[[0, 3, 6]] = True  # of step 0, 2, 4 the positives are 0 and 6
+    record(tmp_path, canaries=canaries)
+    assert torch.equal(read_truth(tmp_path / TRUTH).canaries, canaries)
+    hints = read_hints(tmp_path / HINTS)
+    assert {step: hint.record for step, hint in hints.items()} == {1: 9, 3: 9, 5: 9}
+
+
+def test_only_sampled_steps_have_releases_and_hints_but_all_labels_are_known(tmp_path):
+    record(tmp_path, every=2)
+    assert Transcript(tmp_path / TRANSCRIPT).steps == (0, 2, 4)
+    assert set(read_hints(tmp_path / HINTS)) == {0, 2, 4}
+    assert bool((read_truth(tmp_path / TRUTH).labels >= 0).all())
+
+
+def test_records_never_released_have_no_known_label(tmp_path):
+    record(tmp_path, steps=1)
+    labels = read_truth(tmp_path / TRUTH).labels
+    assert bool((labels[1::2] == -1).all())
+    assert torch.equal(labels[::2].long(), LABELS[::2])
+
+
+def test_an_interrupted_training_keeps_what_was_done(tmp_path):
+    def interrupted():
+        with ReleaseRecorder(tmp_path, IDS, generator=torch.Generator()) as recorder:
+            recorder.on_release(*batch(0, torch.arange(12)))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    audit = audit_leak(
+        Transcript(tmp_path / TRANSCRIPT),
+        read_truth(tmp_path / TRUTH),
+        hints=read_hints(tmp_path / HINTS),
+    )
+    assert audit.releases == 1
+
+
+def test_the_transcript_folder_tells_nothing_about_labels_in_clear(tmp_path):
+    record(tmp_path)
+    tensors = set()
+    for path in (tmp_path / TRANSCRIPT).iterdir():
+        with safe_open(path, framework="pt") as file:
+            tensors |= set(file.keys())
+    assert tensors == {"text", "lengths", "records", "activation", "gradient"}
+
+
+def test_recording_changes_nothing_that_is_sent(tmp_path):
+    release, labels, clean = batch(0, torch.arange(12))
+    sent = release.gradient.clone()
+    recorder = ReleaseRecorder(tmp_path, IDS, generator=torch.Generator())
+    recorder.on_release(release, labels, clean)
+    assert torch.equal(release.gradient, sent)
+
+
+def test_a_label_that_changes_between_visits_is_refused(tmp_path):
+    recorder = ReleaseRecorder(tmp_path, IDS, generator=torch.Generator())
+    release, labels, clean = batch(0, torch.arange(12))
+    recorder.on_release(release, labels, clean)
+    release, labels, clean = batch(1, torch.arange(12))
+    with pytest.raises(ValueError, match="must stay the same in every visit, got 12"):
+        recorder.on_release(release, 1 - labels, clean)
+
+
+@pytest.mark.parametrize(
+    "canaries", [torch.zeros(12, dtype=torch.bool), torch.ones(3, dtype=torch.bool)]
+)
+def test_a_mask_that_could_not_be_written_later_is_refused_at_once(tmp_path, canaries):
+    with pytest.raises(ValueError, match="canaries must"):
+        ReleaseRecorder(tmp_path, IDS, generator=torch.Generator(), canaries=canaries)
