@@ -273,7 +273,7 @@ def test_an_audit_may_be_read_while_it_goes_on():
 @pytest.mark.parametrize(
     ("second", "message"),
     [
-        (release(3, [1, 0]), "got step 3 of epoch 1 after step 3 of epoch 1"),
+        (release(3, [1, 0], epoch=1), "got step 3 of epoch 1 after step 3 of epoch 1"),
         (release(2, [1, 0], epoch=1), "order of steps and epochs"),
         (release(4, [1, 0], epoch=0), "order of steps and epochs"),
         (release(4, [1, 0], records=[0, 2], epoch=1), "truth must have an entry for record 2"),

@@ -111,28 +111,27 @@ def lower_bound(problem: dict, power: float, noise: MarvellNoise) -> mpf:
         used = p * (least_x1 + k * least_y1) + (1 - p) * (least_x0 + k * least_y0)
         return (along + k * across - mu * spent) / 2, used - spent
 
-    prices = []
+    prices = [2 * noise.sum_kl / mpf(power)]
     if noise.along_pos > 0:
         prices.append(((x0 + g) / x1**2 - 1 / x0) / p)
     if noise.along_neg > 0:
         prices.append(((x1 + g) / x0**2 - 1 / x1) / (1 - p))
     best = mpf(0)  # the bound at price 0
-    for start in prices:
-        if start <= 0:
+    for price in prices:
+        if price <= 0:
             continue
-        low, high = start, start  # the excess falls with the price
-        value, excess = dual(start)
-        best = max(best, value)
-        for _ in range(200):
+        low, high, factor = None, None, mpf(2)  # the excess falls with the price
+        for _ in range(300):
+            value, excess = dual(price)
+            best = max(best, value)
             if best >= noise.sum_kl * (1 - mpf(1e-11)):
                 return best
-            if excess > 0:
-                low, high = start, high if high > start else start * 2
+            low, high = (price, high) if excess > 0 else (low, price)
+            if low is not None and high is not None:
+                price = mpmath.sqrt(low * high)
             else:
-                low, high = low if low < start else start / 2, start
-            start = mpmath.sqrt(low * high)
-            value, excess = dual(start)
-            best = max(best, value)
+                price = price * factor if high is None else price / factor
+                factor *= factor
     return best
 
 
@@ -380,7 +379,7 @@ def test_impossible_arguments_are_refused(change, message):
         solve_marvell(**problem)
 
 
-# --- From a goal to a power -------------------------------------------------------------------------
+# --- From a goal to a power ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("instance", REFERENCE, ids=lambda r: f"{r['category']}-{r['id']}")

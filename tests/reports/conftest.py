@@ -15,6 +15,7 @@ from cutlayer.audits.findings import (
     LeakCurve,
     Utility,
 )
+from cutlayer.reports import render_page
 
 ATTACKS = ("norm", "cosine", "majority_count", "tail_energy", "first_component")
 STEPS = 138
@@ -97,6 +98,12 @@ def make_findings() -> Callable[..., Findings]:
 def findings(make_findings: Callable[..., Findings]) -> Findings:
     """The document as a demo run would write it."""
     return make_findings()
+
+
+@pytest.fixture(scope="session")
+def page_text(findings: Findings) -> str:
+    """The page of that document; drawing its figures takes seconds, so it is drawn once."""
+    return render_page(findings)
 
 
 def _document() -> Findings:

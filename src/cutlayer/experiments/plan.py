@@ -68,12 +68,12 @@ class Plan(BaseModel):
     baselines: tuple[str, ...] = BASELINES
     splits: int = Field(default=5, ge=1)
     folds: int = Field(default=5, ge=2)
-    epochs: int = Field(default=10, ge=1)
+    epochs: int = Field(default=20, ge=1)
     batch_size: int = Field(default=512, ge=2)
-    cut_width: int = Field(default=16, ge=1)
+    cut_width: int = Field(default=32, ge=1)
     hidden_width: int = Field(default=32, ge=1)
-    learning_rate: float = Field(default=1e-3, gt=0)
-    weight_decay: float = Field(default=1e-3, ge=0)
+    learning_rate: float = Field(default=2e-3, gt=0)
+    weight_decay: float = Field(default=1e-2, ge=0)
     canaries: int = Field(default=1000, ge=0)
     seed: int = Field(default=0, ge=0)
     simulated: bool = False

@@ -44,13 +44,14 @@ def shake_hands(session: Session, terms: Terms, table: PartyTable) -> Agreement:
     """
     salt, peer_count = _exchange_hellos(session, terms, len(table.ids))
     own = id_digests(table.ids, salt=salt)
+    message = torch.from_numpy(own.copy())  # torch takes no read-only array
     shape = Shape(rows=peer_count, width=_DIGEST_BYTES, dtype=torch.uint8)
     if session.role is Role.LABEL:
-        session.send_tensor(Kind.IDS, torch.from_numpy(own))
+        session.send_tensor(Kind.IDS, message)
         peer = session.receive_tensor(Kind.IDS, shape)
     else:
         peer = session.receive_tensor(Kind.IDS, shape)
-        session.send_tensor(Kind.IDS, torch.from_numpy(own))
+        session.send_tensor(Kind.IDS, message)
     alignment = shared_ids(table.ids, own, peer.numpy())
     return agree_on(alignment.shared, terms, alignment.only_here, alignment.only_there)
 

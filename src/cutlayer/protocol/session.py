@@ -64,7 +64,8 @@ TRANSITIONS: dict[tuple[State, Role, Kind], State] = {
 }
 """The whole machine; ERROR apart, which either party may send in any state but the last two."""
 
-_HANDSHAKE = {State.LABEL_HELLO, State.NON_LABEL_HELLO, State.LABEL_IDS, State.NON_LABEL_IDS}
+_GREETING = {State.LABEL_HELLO, State.NON_LABEL_HELLO}
+_HANDSHAKE = _GREETING | {State.LABEL_IDS, State.NON_LABEL_IDS}
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,8 @@ class Session:
 
     def _accept(self, header: codec.Header, kind: Kind, step: int, shape: Shape | None) -> None:
         """Refuse every header but the expected one (or a well-formed ERROR)."""
-        if header.run_tag != codec.run_tag(self._run):
+        # Before the terms are compared, another run's name is a difference to name, not a breach.
+        if self.state not in _GREETING and header.run_tag != codec.run_tag(self._run):
             raise self._refuse("a message of another run")
         if header.kind is Kind.ERROR:
             if (header.rows, header.width, header.dtype) != (1, ERROR_WIDTH, torch.uint8):

@@ -18,6 +18,8 @@ _MANY_STEPS = 40
 _MOST_POINTS = 240
 """Points that one line may have; longer trainings are drawn by evenly spaced medians."""
 
+_LONGEST_NAME = 28
+
 _LEADER = {"arrowstyle": "-", "color": INK, "linewidth": 0.6, "shrinkB": 6}
 """The thin stroke from a name to its point."""
 
@@ -120,7 +122,7 @@ def utility_beside_leak(findings: Findings) -> str | None:
     baselines = [s for s in summaries if s.is_baseline]
     if not points:
         return None
-    with Canvas("utility", 5.0, 4.0) as canvas:
+    with Canvas("scatter", 5.0, 4.0) as canvas:
         axes = canvas.figure.subplots()
         axes.set_xlim(0.485, 1.015)
         axes.set_xlabel("worst leak AUC over the whole training")
@@ -129,7 +131,7 @@ def utility_beside_leak(findings: Findings) -> str | None:
         places = [_draw_baseline(axes, summary) for summary in baselines]
         places += [_draw_point(axes, index, summary) for index, summary in enumerate(points)]
         _label_points(
-            axes, places, [printable(s.label) for s in [*baselines, *points]], len(baselines)
+            axes, places, [_short(s.label) for s in [*baselines, *points]], len(baselines)
         )
     words = "; ".join(
         f"{s.label}: leak {number(x)}, test AUC {number(y)}"
@@ -155,7 +157,7 @@ def _draw_curves(axes: Axes, curves: Sequence[LeakCurve], attacks: list[str], la
         step, line = raw_step, raw
         if len(curve.step) > _MANY_STEPS:
             axes.plot(raw_step, raw, color=style.colour, alpha=0.28, linewidth=0.7)
-            step, line = _thinned(curve.step, _running_median(curve.leak_auc))
+            line = _running_median(raw)
         axes.plot(
             step,
             line,
@@ -248,6 +250,12 @@ def _label_points(
             )
 
 
+def _short(name: str) -> str:
+    """A name that leaves room for the figure; the tables have it in full."""
+    clean = printable(name)
+    return clean if len(clean) <= _LONGEST_NAME else f"{clean[: _LONGEST_NAME - 1]}…"
+
+
 def _spread(heights: list[float], gap: float) -> list[float]:
     """Move sorted heights apart until each is a gap above the one below, their mean kept."""
     if not heights:
@@ -259,19 +267,20 @@ def _spread(heights: list[float], gap: float) -> list[float]:
     return [height - shift for height in moved]
 
 
-def _running_median(values: Sequence[float]) -> Array:
+def _running_median(series: Array) -> Array:
     """Median over a window of a tenth of the training; narrower at both ends."""
-    series = np.asarray(values, dtype=np.float64)
     half = max(2, len(series) // 20)
     windows = (series[max(0, i - half) : i + half + 1] for i in range(len(series)))
     return np.array([np.median(window) for window in windows])
 
 
-def _thinned(step: Sequence[int], values: Sequence[float] | Array) -> tuple[Array, Array]:
+def _thinned(step: Sequence[int], values: Sequence[float]) -> tuple[Array, Array]:
     """At most :data:`_MOST_POINTS` points: medians of blocks of neighbouring steps."""
-    parts = min(len(step), _MOST_POINTS)
-    steps = np.array_split(np.asarray(step, dtype=np.float64), parts)
-    blocks = np.array_split(np.asarray(values, dtype=np.float64), parts)
+    all_steps, all_values = np.asarray(step, np.float64), np.asarray(values, np.float64)
+    if len(step) <= _MOST_POINTS:
+        return all_steps, all_values
+    steps = np.array_split(all_steps, _MOST_POINTS)
+    blocks = np.array_split(all_values, _MOST_POINTS)
     return np.array([np.median(s) for s in steps]), np.array([np.median(b) for b in blocks])
 
 

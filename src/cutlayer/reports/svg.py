@@ -11,6 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from cutlayer.reports.wording import printable
+
 INK, GRID, SURFACE, CHANCE = "#010203", "#040506", "#070809", "#0a0b0c"
 """Placeholders for text and axes, grid lines, the page behind, and the band of chance."""
 
@@ -144,8 +146,8 @@ class Canvas:
         opening = (
             f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" '
             f'aria-labelledby="{self._key}-title {self._key}-desc">'
-            f'<title id="{self._key}-title">{escape(title)}</title>'
-            f'<desc id="{self._key}-desc">{escape(description)}</desc>'
+            f'<title id="{self._key}-title">{escape(printable(title))}</title>'
+            f'<desc id="{self._key}-desc">{escape(printable(description))}</desc>'
         )
         return opening + body[body.index(">") + 1 :].strip()
 

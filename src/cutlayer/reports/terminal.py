@@ -66,6 +66,7 @@ def print_table(findings: Findings, console: Console) -> None:
         console.print("No protection was trained and no attack was run: there is nothing to show.")
     else:
         console.print(_fitting_table(findings, summaries, console))
+        console.print()
         console.print(_legend(findings))
     for gap in not_measured(findings):
         console.print(Text.assemble(("not measured  ", "yellow"), printable(gap)))

@@ -1,0 +1,123 @@
+"""A small vertical data set, and both parties of one run over memory."""
+
+import threading
+
+import polars as pl
+import pytest
+import torch
+
+from cutlayer.data import PartyTable
+from cutlayer.models import Top, mlp
+from cutlayer.parties import LabelParty, NonLabelParty, Terms
+from cutlayer.protections import NoNoise
+from cutlayer.protocol import Deadlines, in_memory_pair
+from cutlayer.rng import SeededNoise
+
+QUICK = Deadlines(connect=10, handshake=10, step=10)
+
+
+def tables(records=200, *, seed=0, own_columns=2):
+    """Records whose label depends on both parties' numbers; rows stand in different orders."""
+    g = torch.Generator().manual_seed(seed)
+    numbers = torch.randn(records, 3 + own_columns, generator=g)
+    labels = (numbers[:, 0] + numbers[:, -1] + torch.randn(records, generator=g) > 0.8).long()
+    ids = [f"r{i:04d}" for i in range(records)]
+    order = torch.randperm(records, generator=g)
+    own = {f"own{k}": numbers[:, 3 + k].numpy() for k in range(own_columns)}
+    label = PartyTable("label party", tuple(ids), pl.DataFrame(own), labels)
+    shuffled = numbers[order]
+    other = PartyTable(
+        "non-label party",
+        tuple(ids[i] for i in order),
+        pl.DataFrame({f"f{k}": shuffled[:, k].numpy() for k in range(3)}),
+    )
+    return label, other
+
+
+def adam(parameters):
+    return torch.optim.Adam(parameters, lr=0.01)
+
+
+def make_bottom(columns, width=4):
+    return mlp([columns, 8, width], torch.Generator().manual_seed(1))
+
+
+def make_top(name, cut_width, own_columns):
+    seed = {"top": 2, "message_top": 3, "prediction_top": 4}[name]
+    return Top(cut_width, own_columns, [8], torch.Generator().manual_seed(seed))
+
+
+def terms(**changes):
+    settings = {
+        "run": "test",
+        "data": "made",
+        "protection": "x",
+        "epochs": 2,
+        "batch_size": 32,
+        "cut_width": 4,
+        "seed": 5,
+        **changes,
+    }
+    return Terms(**settings)
+
+
+def run_pair(
+    label_table,
+    other_table,
+    protection=None,
+    *,
+    label_terms=None,
+    other_terms=None,
+    observers=None,
+    half_observers=None,
+    canaries=0,
+    noise=None,
+    bottom=make_bottom,
+    top=make_top,
+):
+    """Run both parties in two threads; returns both halves, or raises the label party's error."""
+    here, there = in_memory_pair()
+    outcome = {}
+    label = LabelParty(
+        label_table,
+        label_terms or terms(),
+        protection or NoNoise(),
+        top,
+        adam,
+        noise=noise or SeededNoise(9),
+        canaries=canaries,
+        observers=observers,
+        deadlines=QUICK,
+    )
+    other = NonLabelParty(
+        other_table,
+        other_terms or label_terms or terms(),
+        bottom,
+        adam,
+        observers=half_observers,
+        deadlines=QUICK,
+    )
+
+    def play():
+        try:
+            outcome["half"] = other.run(there)
+        except Exception as error:  # noqa: BLE001
+            outcome["error"] = error
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    try:
+        top_half = label.run(here)
+    except Exception as error:
+        thread.join()
+        error.peer_error = outcome.get("error")
+        raise
+    thread.join()
+    if "error" in outcome:
+        raise outcome["error"]
+    return top_half, outcome["half"]
+
+
+@pytest.fixture
+def pair():
+    return tables()

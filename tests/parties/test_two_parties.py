@@ -1,0 +1,296 @@
+import polars as pl
+import pytest
+import torch
+from torch.nn import functional
+
+from cutlayer.data import BatchSchedule, Encoder, PartyTable
+from cutlayer.errors import (
+    ConfigurationError,
+    DataError,
+    PeerEndedError,
+    ProtectionError,
+    TermsMismatchError,
+)
+from cutlayer.parties import LabelParty, Terms
+from cutlayer.protections import Isotropic, Marvell, MaxNorm, NoNoise, Residual
+from cutlayer.rng import SeededNoise
+from tests.parties.conftest import adam, make_bottom, make_top, run_pair, tables, terms
+
+
+class Seen:
+    """Keeps what an observer is shown."""
+
+    def __init__(self):
+        self.steps, self.labels, self.clean = [], [], []
+
+    def on_release(self, release, labels, clean_gradient):
+        self.steps.append(release)
+        self.labels.append(labels)
+        self.clean.append(clean_gradient)
+
+
+def monolithic(label_table, other_table, agreed):
+    """The same training as one model in one process: plain torch, one optimizer, no session."""
+    settings = terms()
+    order = [agreed.ids[i] for i in range(len(agreed.ids))]
+    own, features = label_table.ordered_by(order), other_table.ordered_by(order)
+    train_ids = [order[i] for i in agreed.train]
+    x_own = Encoder.fit(own.ordered_by(train_ids)).encode(own)
+    x = Encoder.fit(features.ordered_by(train_ids)).encode(features)
+    bottom = make_bottom(x.shape[1])
+    top = make_top("top", settings.cut_width, x_own.shape[1])
+    optimizer = adam([*bottom.parameters(), *top.parameters()])
+    schedule = BatchSchedule(len(agreed.train), settings.batch_size, settings.epochs, settings.seed)
+    for _, _, positions in schedule:
+        rows = agreed.train[positions]
+        logit = top(bottom(x[rows]), x_own[rows])
+        loss = functional.binary_cross_entropy_with_logits(logit, own.labels[rows].float())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return bottom, top
+
+
+def weights(module):
+    return torch.cat([p.detach().flatten() for p in module.parameters()])
+
+
+def test_no_noise_trains_what_one_process_trains_bit_for_bit(pair):
+    torch.set_num_threads(1)
+    top_half, bottom_half = run_pair(*pair)
+    bottom, top = monolithic(*pair, bottom_half.agreement)
+    assert torch.equal(weights(bottom), weights(bottom_half.bottom))
+    assert torch.equal(weights(top), weights(top_half.halves["top"]))
+    # The control: one bit of the data changed gives other weights.
+    other = pair[1].features.with_columns(pl.col("f0") * 1.0001)
+    changed = PartyTable("non-label party", pair[1].ids, other)
+    assert not torch.equal(weights(run_pair(pair[0], changed)[1].bottom), weights(bottom))
+
+
+def test_watching_changes_nothing(pair):
+    plain = run_pair(*pair)[1].bottom
+    watched = run_pair(*pair, observers=lambda agreement, canaries: [Seen()])[1].bottom
+    assert torch.equal(weights(plain), weights(watched))
+
+
+def test_the_order_of_rows_does_not_matter(pair):
+    label, other = pair
+    backwards = other.ordered_by(tuple(reversed(other.ids)))
+    assert torch.equal(
+        weights(run_pair(label, other)[1].bottom), weights(run_pair(label, backwards)[1].bottom)
+    )
+
+
+def test_records_of_one_party_only_are_left_out_and_counted(pair):
+    label, other = pair
+    few = other.ordered_by(tuple(i for i in other.ids if i >= "r0050"))
+    top_half, bottom_half = run_pair(label, few)
+    assert (top_half.agreement.only_here, top_half.agreement.only_there) == (50, 0)
+    assert (bottom_half.agreement.only_here, bottom_half.agreement.only_there) == (0, 50)
+    assert len(top_half.agreement.ids) == 150
+
+
+def test_no_common_record_is_an_error_at_both_parties(pair):
+    label, other = pair
+    strangers = PartyTable("non-label party", tuple("x" + i for i in other.ids), other.features)
+    with pytest.raises(DataError) as caught:
+        run_pair(label, strangers)
+    assert isinstance(caught.value.peer_error, (DataError, PeerEndedError))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("run", "b"),
+        ("data", "b"),
+        ("protection", "b"),
+        ("mode", "one round"),
+        ("epochs", 3),
+        ("batch_size", 16),
+        ("cut_width", 5),
+        ("seed", 6),
+        ("folds", 4),
+        ("test_fold", 1),
+    ],
+)
+def test_different_terms_end_the_run_and_name_field_and_values(pair, field, value):
+    with pytest.raises((TermsMismatchError, PeerEndedError)) as caught:
+        run_pair(*pair, other_terms=terms(**{field: value}))
+    told = caught.value.peer_error if isinstance(caught.value, PeerEndedError) else caught.value
+    assert isinstance(told, TermsMismatchError)
+    assert field in str(told)
+    assert repr(value) in str(told)
+
+
+def test_terms_cover_every_field_that_both_parties_use():
+    assert set(terms().as_fields()) == {
+        "run",
+        "data",
+        "protection",
+        "mode",
+        "epochs",
+        "batch_size",
+        "cut_width",
+        "seed",
+        "folds",
+        "test_fold",
+    }
+    with pytest.raises(ValueError, match="test_fold"):
+        terms(test_fold=5)
+    with pytest.raises(ValueError, match="batch_size"):
+        terms(batch_size=1)
+    with pytest.raises(ValueError, match="mode"):
+        Terms(run="r", data="d", protection="p", mode="half")
+
+
+@pytest.mark.parametrize(
+    "protection",
+    [NoNoise(), Isotropic(t=1.0), MaxNorm(), Marvell(s=4.0), Residual(sigma=2.0)],
+    ids=lambda p: p.name,
+)
+def test_every_protection_trains_and_counts_every_row(pair, protection):
+    seen = Seen()
+    top_half, bottom_half = run_pair(
+        *pair, protection=protection, observers=lambda agreement, canaries: [seen]
+    )
+    train = len(top_half.agreement.train)
+    assert top_half.rows == 2 * train
+    assert sum(len(r.records) for r in seen.steps) == 2 * train
+    assert top_half.releases == len(seen.steps)
+    assert torch.isfinite(weights(bottom_half.bottom)).all()
+    changed = [not torch.equal(r.gradient, c) for r, c in zip(seen.steps, seen.clean, strict=True)]
+    assert all(changed) == (protection.name != "no_noise")
+
+
+def test_labels_that_observers_see_are_those_of_the_records(pair):
+    label, _ = pair
+    seen = Seen()
+    agreed = []
+    run_pair(*pair, observers=lambda agreement, canaries: agreed.append(agreement) or [seen])
+    truth = label.ordered_by(agreed[0].ids).labels
+    for release, labels in zip(seen.steps, seen.labels, strict=True):
+        assert torch.equal(truth[release.records], labels)
+
+
+def test_residual_messages_do_not_depend_on_what_the_prediction_head_learns(pair):
+    """The clean label reaches a message only through the noisy residual."""
+
+    def zero_prediction(name, cut_width, own_columns):
+        top = make_top(name, cut_width, own_columns)
+        if name == "prediction_top":
+            for parameter in top.parameters():
+                parameter.data.zero_()
+        return top
+
+    def gradients(top):
+        seen = Seen()
+        run_pair(*pair, protection=Residual(sigma=2.0), observers=lambda a, c: [seen], top=top)
+        return torch.cat([r.gradient for r in seen.steps])
+
+    assert torch.equal(gradients(make_top), gradients(zero_prediction))
+
+
+def test_canaries_are_coins_on_training_records_and_never_touch_the_test(pair):
+    planted = []
+    top_half, _ = run_pair(
+        *pair, canaries=80, observers=lambda agreement, canaries: planted.append(canaries) or []
+    )
+    truth = pair[0].ordered_by(top_half.agreement.ids).labels
+    mask = planted[0].mask
+    assert int(mask.sum()) == 80
+    assert not mask[top_half.agreement.test].any()
+    assert torch.equal(planted[0].labels[~mask], truth[~mask])
+    heads = int(planted[0].labels[mask].sum())
+    assert abs(heads - 40) <= 5 * (80 / 4) ** 0.5  # five standard deviations of a fair coin
+
+
+def test_more_canaries_than_training_records_is_an_error(pair):
+    with pytest.raises(ConfigurationError, match="canaries"):
+        run_pair(*pair, canaries=500)
+
+
+def test_frozen_mode_sends_nothing_back(pair):
+    top_half, bottom_half = run_pair(*pair, label_terms=terms(mode="one round"))
+    assert (top_half.releases, top_half.rows) == (0, 0)
+    assert not any(p.requires_grad for p in bottom_half.bottom.parameters())
+
+
+def test_frozen_bottom_is_the_same_whatever_the_labels_are(pair):
+    label, other = pair
+    flipped = PartyTable("label party", label.ids, label.features, 1 - label.labels)
+    first = run_pair(label, other, label_terms=terms(mode="one round"))[1].bottom
+    second = run_pair(flipped, other, label_terms=terms(mode="one round"))[1].bottom
+    assert torch.equal(first.weight, second.weight)
+
+
+def test_the_message_sizes_do_not_depend_on_labels(pair):
+    label, other = pair
+    sizes = []
+    for labels in (label.labels, 1 - label.labels):
+        seen = Seen()
+        table = PartyTable("label party", label.ids, label.features, labels)
+        run_pair(table, other, Marvell(s=4.0), observers=lambda a, c, s=seen: [s])
+        sizes.append([tuple(r.gradient.shape) for r in seen.steps])
+    assert sizes[0] == sizes[1]
+
+
+def test_label_party_without_own_features_trains():
+    label, other = tables(own_columns=0)
+    top_half, _ = run_pair(label, other)
+    assert top_half.encoder.width == 0
+
+
+def test_label_party_alone_ignores_the_peer(pair):
+    alone = LabelParty(
+        pair[0], terms(), NoNoise(), make_top, adam, noise=SeededNoise(0)
+    ).run_alone()
+    assert (alone.releases, alone.rows) == (0, 0)
+    assert len(alone.test_logit) == len(alone.agreement.test)
+
+
+def test_the_other_partys_table_cannot_be_the_label_party(pair):
+    with pytest.raises(DataError, match="labels"):
+        LabelParty(pair[1], terms(), NoNoise(), make_top, adam, noise=SeededNoise(0))
+
+
+def test_a_bottom_of_another_width_is_named(pair):
+    with pytest.raises(PeerEndedError) as caught:
+        run_pair(*pair, bottom=lambda columns: make_bottom(columns, width=7))
+    assert isinstance(caught.value.peer_error, ConfigurationError)
+    assert "cut_width" in str(caught.value.peer_error)
+
+
+def test_a_top_that_couples_rows_is_refused(pair):
+    class Coupled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = torch.nn.BatchNorm1d(4)
+
+    with pytest.raises(ConfigurationError, match="BatchNorm1d"):
+        run_pair(*pair, top=lambda name, cut, own: Coupled())
+
+
+def test_a_top_that_ignores_the_activation_is_refused(pair):
+    class Ignorant(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bias = torch.nn.Parameter(torch.zeros(1))
+
+        def forward(self, activation, own_features):
+            return self.bias.expand(len(activation)) + 0 * own_features.sum(1)
+
+    with pytest.raises((ProtectionError, RuntimeError)):
+        run_pair(*pair, top=lambda name, cut, own: Ignorant())
+
+
+def test_a_gradient_that_is_not_finite_is_never_sent(pair):
+    class Broken(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 1)
+
+        def forward(self, activation, own_features):
+            return self.layer(activation).squeeze(1) * torch.inf
+
+    with pytest.raises(ProtectionError, match="not finite"):
+        run_pair(*pair, top=lambda name, cut, own: Broken())

@@ -1,0 +1,261 @@
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import pytest
+
+from cutlayer.audits.findings import Bound, FindingRow
+from cutlayer.reports import render_page, write_page
+
+NO_FIGURES = {"curves": [], "histograms": []}
+VOID = {"meta", "link", "br"}
+
+
+class Page(HTMLParser):
+    """The elements, texts and nesting of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.open, self.texts = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.texts).split())
+
+
+@pytest.fixture(scope="module")
+def page(page_text):
+    return Page(page_text)
+
+
+def test_the_page_is_well_nested_and_in_one_language(page):
+    assert page.open == []
+    assert ("html", {"lang": "en"}) in page.elements
+
+
+def test_headings_descend_one_level_at_a_time(page):
+    levels = [int(tag[1]) for tag, _ in page.elements if tag in ("h1", "h2", "h3", "h4")]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(b - a <= 1 for a, b in pairwise(levels))
+
+
+def test_ids_are_unique_and_every_reference_leads_somewhere(page):
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    for _, attributes in page.elements:
+        targets = attributes.get("aria-labelledby", "").split()
+        href = attributes.get("href", "")
+        targets += [href[1:]] if href.startswith("#") else []
+        assert set(targets) <= set(ids)
+
+
+def test_header_cells_say_what_they_head(page):
+    cells = [attributes for tag, attributes in page.elements if tag == "th"]
+    assert cells
+    assert {attributes.get("scope") for attributes in cells} == {"col", "row"}
+
+
+def test_boxes_that_scroll_can_be_reached_by_keyboard(page):
+    boxes = [a for _, a in page.elements if a.get("class") == "scroll"]
+    assert boxes
+    for attributes in boxes:
+        assert attributes["tabindex"] == "0"
+        assert attributes["role"] == "region"
+        assert "aria-label" in attributes or "aria-labelledby" in attributes
+
+
+def test_nothing_is_loaded_from_anywhere(page):
+    assert not any(tag == "script" for tag, _ in page.elements)
+    for _, attributes in page.elements:
+        assert "src" not in attributes
+        assert attributes.get("href", "#").startswith(("#", "data:,"))
+    policy = next(a["content"] for t, a in page.elements if "http-equiv" in a)
+    assert policy.startswith("default-src 'none'")
+
+
+def test_the_numbers_are_on_the_page(page):
+    for expected in (
+        "4,657 training records, 6.0 % of them positive",
+        "0.992",  # marvell, tail_energy, one release
+        "0.688 ± 0.007",  # residual, test AUC
+        "0.700 + 5 × 0.013 = 0.764",  # bound and chance of a canary
+        "46,570",  # rows sent
+        "Noise of deviation 4.26 on every residual, before the message head.",
+        "Gaussian mechanism on the label, composed over all visits of the record.",
+        "Measured by cutlayer 0.1.0",
+        "cutlayer.findings/1",
+        "learning_rate",
+    ):
+        assert expected in page.text
+
+
+def test_every_row_of_the_document_is_listed(findings, page):
+    assert f"All {len(findings.rows)} rows" in page.text
+
+
+def test_the_summary_comes_first_and_shows_the_worst_beside_the_bound(page_text):
+    text = page_text
+    assert text.index('id="summary"') < text.index('id="leak"')
+    start = text.index("marvell s=4", text.index('class="cards"'))
+    card = text[start : text.index("</li>", start)]
+    assert ">1.000<" in card
+    assert "at most 0.971" in card
+    assert "beaten" in card
+
+
+def test_canaries_above_their_bound_are_called_out(make_findings, findings, page_text):
+    rows = [
+        row.model_copy(update={"leak_auc": 0.93}) if row.target == "canaries" else row
+        for row in findings.rows
+    ]
+    text = Page(render_page(make_findings(rows=rows, **NO_FIGURES))).text
+    assert "ABOVE ITS BOUND against the canaries: residual sigma=4.26." in text
+    assert 'class="above">ABOVE' not in page_text
+
+
+def test_numbers_at_the_null_floor_are_pale(page_text):
+    text = page_text
+    assert '<td class="number leak floor" style="--share: 6.6%">0.533' in text  # 2 x (.533 - .5)
+    assert '<td class="number leak" style="--share: 28.2%">0.641' in text
+
+
+def test_a_hostile_document_stays_text(make_findings, findings):
+    evil = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7 * 7 }}\x1b\u202e"
+    rows = [
+        row.model_copy(
+            update={
+                "protection": evil,
+                "strength": evil,
+                "attack": row.attack and evil + row.attack,
+                "guarantee": row.guarantee.model_copy(update={"grounds": evil}),
+            }
+        )
+        for row in findings.rows
+    ]
+    curves = [c.model_copy(update={"attack": evil, "protection": evil}) for c in findings.curves]
+    applied = [
+        a.model_copy(update={"protection": evil, "statement": evil}) for a in findings.applied
+    ]
+    text = render_page(
+        make_findings(
+            data=evil,
+            hint=evil,
+            first_layer=evil,
+            created=evil,
+            cutlayer_version=evil,
+            settings={evil: evil},
+            rows=rows,
+            curves=curves[:3],
+            histograms=[],
+            applied=applied,
+        )
+    )
+    page = Page(text)
+    assert not any(tag in ("script", "img") for tag, _ in page.elements)
+    assert not any(name.startswith("on") for _, a in page.elements for name in a)
+    assert "49" not in page.text.split("<script>")[1][:60]
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+def test_everything_that_may_be_absent_is_absent(make_findings):
+    nothing = Bound(kind="none", leak_auc=None, grounds="")
+    optional = {
+        name: None for name, field in FindingRow.model_fields.items() if not field.is_required()
+    }
+    rows = [
+        FindingRow(
+            protection="no_noise",
+            strength="-",
+            attack=attack,
+            layer=layer,
+            releases=releases,
+            target=target,
+            leak_auc=None,
+            leak_auc_p95=None,
+            raw_auc=None,
+            pooled_auc=None,
+            null_floor=None,
+            null_deviation=None,
+            batches=0,
+            one_class_batches=0,
+            test_auc=None,
+            test_auc_error=None,
+            test_loss=None,
+            test_loss_error=None,
+            guarantee=nothing,
+            **optional,
+        )
+        for attack, layer in ((None, None), ("norm", "cut"), ("norm", "first"), ("norm", None))
+        for releases in ("one", "all")
+        for target in ("labels", "canaries")
+    ]
+    text = Page(render_page(make_findings(rows=rows, utility=[], curves=[], histograms=[]))).text
+    assert "not measured" in text
+    assert "None" not in text.replace("None: no protection", "")
+    assert "nan" not in text
+
+
+def test_an_interrupted_simulation_says_both(make_findings):
+    text = Page(
+        render_page(
+            make_findings(
+                complete=False,
+                noise="simulation: noise is reproducible",
+                processes=1,
+                **NO_FIGURES,
+            )
+        )
+    ).text
+    assert "Interrupted." in text
+    assert "simulation: noise is reproducible." in text
+    assert "a simulation in one process" in text
+
+
+def test_an_empty_document_gives_a_clear_page(make_findings):
+    empty = make_findings(rows=[], applied=[], utility=[], curves=[], histograms=[], settings={})
+    page = Page(render_page(empty))
+    assert page.open == []
+    assert "there is nothing to report on" in page.text
+
+
+def test_one_split_is_called_one_split(make_findings, findings):
+    single = [
+        u.model_copy(update={"test_auc": [0.7], "test_loss": [0.2]}) for u in findings.utility
+    ]
+    rows = [
+        row.model_copy(update={"test_auc_error": None, "test_loss_error": None})
+        for row in findings.rows
+    ]
+    text = Page(render_page(make_findings(rows=rows, utility=single, **NO_FIGURES))).text
+    assert "Prediction of the test records, one split" in text
+    assert "no standard error" in text
+    assert "0.688 ±" not in text
+
+
+def test_the_same_document_gives_the_same_bytes(findings, page_text):
+    assert render_page(findings) == page_text
+
+
+def test_the_file_is_written_whole_and_an_old_one_replaced(make_findings, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    small = make_findings(**NO_FIGURES)
+    write_page(small, path)
+    assert path.read_text(encoding="utf-8") == render_page(small)
+    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]

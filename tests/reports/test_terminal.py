@@ -1,0 +1,148 @@
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from cutlayer.reports import print_table
+
+
+def printed(findings, width=100, *, colour=False):
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        legacy_windows=False,
+    )
+    print_table(findings, console)
+    return console.file.getvalue()
+
+
+def block(text, name):
+    """The lines of one table row, from its name to the blank line after it."""
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(name))
+    end = next(i for i in range(start, len(lines)) if not lines[i].strip())
+    return "\n".join(lines[start:end])
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_every_number_of_a_row_is_there_at_every_width(findings, width):
+    marvell = block(printed(findings, width), "marvell")
+    for expected in ("s=4", "0.701±0.007", "0.212±0.001", "0.534", "0.641", "0.628", "0.992"):
+        assert expected in marvell
+    for expected in ("1.000 cut", "0.985 first", "model", "≤ 0.971", "beaten", "no test"):
+        assert expected in marvell
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_no_line_is_wider_than_the_terminal_and_nothing_is_cut_short(findings, width):
+    text = printed(findings, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_attacks_stand_side_by_side(findings, width):
+    row = block(printed(findings, width), "no_noise")
+    assert re.search(r"0\.931\s+0\.997\s+0\.996\s+0\.742\s+0\.991", row)
+
+
+def test_many_attacks_are_listed_below_one_another(make_findings, findings):
+    rows = [
+        row.model_copy(update={"attack": f"{row.attack}_of_kind_{kind}"}) if row.attack else row
+        for row in findings.rows
+        for kind in (range(4) if row.attack else range(1))
+    ]
+    text = printed(make_findings(rows=rows, curves=[]), 80)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "0.992  tail_energy_of_kind_3" in block(text, "marvell")
+
+
+def test_rows_follow_the_document(findings):
+    text = printed(findings)
+    places = [text.index(f"\n{name}") for name in ("frozen", "no_noise", "max_norm", "residual")]
+    assert places == sorted(places)
+    assert "no gradient is sent" in block(text, "frozen")
+
+
+def test_numbers_that_chance_explains_are_dim_and_marked(findings):
+    text = printed(findings, colour=True)
+    assert "\x1b[2m0.533·\x1b[0m" in text
+    assert "\x1b[2m0.641" not in text
+
+
+def test_the_worst_attack_is_bold(findings):
+    assert "\x1b[1;31m0.992 \x1b[0m" in printed(findings, colour=True)
+
+
+def test_canaries_within_their_bound_are_ok_and_others_are_marked(make_findings, findings):
+    residual = block(printed(findings), "residual")
+    assert "● 0.670 ok" in residual
+    assert "ABOVE" not in residual
+    rows = [
+        row.model_copy(update={"leak_auc": 0.93})
+        if (row.protection, row.target, row.attack) == ("residual", "canaries", "norm")
+        else row
+        for row in findings.rows
+    ]
+    text = printed(make_findings(rows=rows))
+    assert "● 0.930 ABOVE" in block(text, "residual")
+    assert "do not rely on this training" in " ".join(text.split())
+
+
+def test_the_legend_and_the_verdicts_stand_below(findings):
+    text = " ".join(printed(findings).split())
+    assert "0.5 is guessing, 1 gives every label away" in text
+    assert "95 % of attackers who know nothing" in text
+    assert "averaged over all its visits" in text
+    assert "marvell s=4: its model allows at most 0.683" in text
+    assert "2 more verdicts on the report page" in text
+    assert "simulation" not in text
+
+
+def test_a_simulation_says_that_its_noise_is_reproducible(make_findings):
+    text = printed(make_findings(noise="simulation: noise is reproducible", processes=1))
+    assert "simulation: noise is reproducible" in text
+    assert "one process" in text
+
+
+def test_an_interrupted_run_says_so(make_findings):
+    assert "INTERRUPTED" in printed(make_findings(complete=False))
+
+
+def test_an_unmeasured_first_layer_has_no_column_but_a_reason(make_findings, findings):
+    text = printed(
+        make_findings(
+            rows=[row for row in findings.rows if row.layer != "first"],
+            curves=[],
+            first_layer="not measured (bounded by the cut)",
+        )
+    )
+    assert "first layer" not in text
+    assert "not measured  First layer: not measured (bounded by the cut)" in text
+
+
+def test_one_split_has_no_error(make_findings, findings):
+    rows = [
+        row.model_copy(update={"test_auc_error": None, "test_loss_error": None})
+        for row in findings.rows
+    ]
+    residual = block(printed(make_findings(rows=rows)), "residual")
+    assert "0.688" in residual
+    assert "±" not in residual
+
+
+def test_an_empty_document_says_that_it_is_empty(make_findings):
+    empty = make_findings(rows=[], applied=[], utility=[], curves=[], histograms=[])
+    assert "nothing to show" in printed(empty)
+
+
+def test_a_hostile_name_neither_colours_nor_clears_the_screen(make_findings, findings):
+    rows = [row.model_copy(update={"protection": "[red]x\x1b[2J"}) for row in findings.rows]
+    text = printed(make_findings(rows=rows, data="[bold]d\x1b]0;title\x07", hint="[/]"), 80)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "[bold]d" in text
+    assert "[red]x" in text

@@ -1,0 +1,135 @@
+import pytest
+
+from cutlayer.reports.wording import (
+    estimate,
+    headlines,
+    lead,
+    not_measured,
+    pairs,
+    printable,
+    verdicts,
+)
+
+
+def verdict(findings, about):
+    return next(v for v in verdicts(findings) if v.about == about)
+
+
+def replaced(findings, protection, target, **fields):
+    return [
+        row.model_copy(update=fields)
+        if (row.protection, row.target) == (protection, target)
+        else row
+        for row in findings.rows
+    ]
+
+
+def test_no_noise_is_read_in_pairs(findings):
+    text = verdict(findings, "no_noise").text
+    assert "nothing is proven" in text
+    assert "cosine tells a positive from a negative in more than 99 of 100 pairs" in text
+
+
+def test_a_model_bound_never_stands_without_the_measured_attack(findings):
+    marvell = verdict(findings, "marvell s=4")
+    assert "at most 0.683 from one release, measured 0.992 by tail_energy" in marvell.text
+    assert "at most 0.971 from the whole training, measured 1.000 by tail_energy" in marvell.text
+    assert "does not hold" in marvell.text
+    assert "by cosine alone would have read 0.641" in marvell.text
+    assert marvell.level == "alarm"
+
+
+def test_a_model_that_no_attack_beats_is_still_only_a_model(make_findings, findings):
+    rows = replaced(findings, "marvell", "labels", leak_auc=0.6)
+    marvell = verdict(make_findings(rows=rows), "marvell s=4")
+    assert marvell.level == "warning"
+    assert "holds only if its model does" in marvell.text
+
+
+def test_a_proof_is_confirmed_by_canaries(findings):
+    residual = verdict(findings, "residual sigma=4.26")
+    assert residual.level == "good"
+    assert "at most 0.700 over the whole training is proven" in residual.text
+    assert "none of 5 attacks is above its bound; the worst reads 0.670 by cosine" in residual.text
+
+
+def test_a_proof_without_canaries_says_so(make_findings, findings):
+    rows = [row for row in findings.rows if row.target == "labels"]
+    residual = verdict(make_findings(rows=rows), "residual sigma=4.26")
+    assert residual.level == "warning"
+    assert "no canaries" in residual.text
+
+
+def test_a_proof_that_canaries_refute_is_an_alarm_and_comes_first(make_findings, findings):
+    refuted = make_findings(rows=replaced(findings, "residual", "canaries", leak_auc=0.91))
+    residual = verdict(refuted, "residual sigma=4.26")
+    assert residual.level == "alarm"
+    assert "ABOVE the bound of 0.700" in residual.text
+    shown, left_out = headlines(refuted, at_most=1)
+    assert [v.about for v in shown] == ["residual sigma=4.26"]
+    assert left_out == len(verdicts(refuted)) - 1
+    assert any("ABOVE ITS BOUND" in sentence for sentence in lead(refuted))
+
+
+def test_headlines_keep_the_order_of_the_document(findings):
+    shown, _ = headlines(findings)
+    assert [v.about for v in shown] == [
+        "no_noise",
+        "marvell s=4",
+        "residual sigma=4.26",
+        "baselines",
+    ]
+
+
+def test_a_protection_that_was_not_attacked_has_no_clean_bill(make_findings, findings):
+    kept = [row for row in findings.rows if row.protection != "max_norm"]
+    silent = verdict(make_findings(rows=kept), "max_norm")
+    assert "nothing is known" in silent.text
+    assert silent.level == "warning"
+
+
+def test_gaps_are_named(make_findings, findings):
+    assert not_measured(findings) == []
+    labels = [
+        row.model_copy(update={"one_class_batches": 3})
+        for row in findings.rows
+        if row.target == "labels"
+    ]
+    single = [
+        u.model_copy(update={"test_auc": [0.7], "test_loss": [0.2]}) for u in findings.utility
+    ]
+    gaps = not_measured(
+        make_findings(
+            rows=labels,
+            utility=single,
+            complete=False,
+            first_layer="not measured (bounded by the cut)",
+        )
+    )
+    text = " ".join(gaps)
+    for expected in ("interrupted", "bounded by the cut", "Canaries: none", "one split", "up to 3"):
+        assert expected in text
+
+
+def test_undefined_leaks_are_counted(make_findings, findings):
+    rows = replaced(findings, "max_norm", "labels", leak_auc=None)
+    gaps = not_measured(make_findings(rows=rows))
+    assert any("max_norm: 20 leak AUCs are undefined" in gap for gap in gaps)
+
+
+@pytest.mark.parametrize(
+    ("leak", "words"),
+    [(0.5, "50 of 100 pairs"), (0.994, "99 of 100 pairs"), (0.996, "more than 99 of 100 pairs")],
+)
+def test_pairs(leak, words):
+    assert pairs(leak) == words
+
+
+def test_an_estimate_of_one_split_has_no_error():
+    assert estimate((0.7124, None)) == "0.712"
+    assert estimate((0.7124, 0.0101)) == "0.712 ± 0.010"
+    assert estimate(None) == "–"
+
+
+def test_text_that_steers_a_terminal_or_turns_a_line_is_disarmed():
+    assert printable("a\x1b[2J\nb‮c") == "a�[2J b�c"

@@ -1,0 +1,93 @@
+"""The one-way import direction of the house, and what may not be in it at all."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import cutlayer
+
+SOURCE = Path(cutlayer.__file__).parent
+FIRST_ROW = {"check", "errors", "rng", "registry"}
+MAY_IMPORT = {
+    **{name: FIRST_ROW for name in FIRST_ROW},
+    "data": FIRST_ROW,
+    "models": FIRST_ROW,
+    "leakage": FIRST_ROW,
+    "protections": FIRST_ROW | {"leakage"},
+    "transcript": FIRST_ROW,
+    "attacks": FIRST_ROW | {"transcript"},
+    "protocol": FIRST_ROW,
+    "parties": FIRST_ROW | {"data", "models", "leakage", "protections", "transcript", "protocol"},
+    "audits": FIRST_ROW | {"transcript", "attacks", "leakage"},
+    "reports": FIRST_ROW | {"audits"},
+}
+ABOVE_ALL = {"experiments", "cli"}
+MAY_IMPORT["experiments"] = set(MAY_IMPORT)
+MAY_IMPORT["cli"] = set(MAY_IMPORT) | {"experiments"}
+ENTRY_POINTS = {"__init__", "__main__"}
+SEEDED_NUMPY = {"PCG64", "SeedSequence", "Generator", "default_rng"}
+FORBIDDEN = {"pickle", "cPickle", "marshal", "dill", "cloudpickle", "shelve"}
+
+
+def modules() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def package_of(path: Path) -> str:
+    inside = path.relative_to(SOURCE) if path.is_relative_to(SOURCE) else path
+    return inside.parts[0].removesuffix(".py")
+
+
+def imported_names(path: Path) -> set[str]:
+    """Every module that a file imports, as dotted names; `from a import b` counts as a.b too."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative imports hide the direction"
+            names |= {node.module or ""} | {f"{node.module}.{a.name}" for a in node.names}
+    return names
+
+
+def imported_packages(path: Path) -> set[str]:
+    """Our own packages that a file imports."""
+    ours = {name.split(".")[1] for name in imported_names(path) if name.startswith("cutlayer.")}
+    return {name for name in ours if name in MAY_IMPORT} - {package_of(path)}
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_point_one_way(path):
+    package = package_of(path)
+    if package in ENTRY_POINTS:
+        return
+    assert package in MAY_IMPORT, f"{package} has no row in the table of allowed imports"
+    assert imported_packages(path) <= MAY_IMPORT[package]
+
+
+def test_the_walker_sees_a_forbidden_import(tmp_path):
+    file = tmp_path / "attack.py"
+    file.write_text("from cutlayer.parties import LabelParty\nfrom cutlayer import check\n")
+    assert imported_packages(file) == {"parties", "check"}
+
+
+def test_no_module_deserialises_code():
+    for path in modules():
+        names = {name.split(".")[0] for name in imported_names(path)}
+        assert not names & FORBIDDEN, path
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                assert called not in ("eval", "exec", "torch.load", "__import__"), (path, called)
+
+
+def test_no_module_touches_the_global_generator():
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute):
+                name = ast.unparse(node)
+                assert name not in ("torch.manual_seed", "torch.seed", "random.seed"), path
+                drawn = re.match(r"(?:np|numpy)\.random\.(\w+)", name)
+                assert drawn is None or drawn[1] in SEEDED_NUMPY, (path, name)
