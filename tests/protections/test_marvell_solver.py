@@ -111,11 +111,12 @@ def lower_bound(problem: dict, power: float, noise: MarvellNoise) -> mpf:
         used = p * (least_x1 + k * least_y1) + (1 - p) * (least_x0 + k * least_y0)
         return (along + k * across - mu * spent) / 2, used - spent
 
-    prices = [2 * noise.sum_kl / mpf(power)]
+    prices = []
     if noise.along_pos > 0:
         prices.append(((x0 + g) / x1**2 - 1 / x0) / p)
     if noise.along_neg > 0:
         prices.append(((x1 + g) / x0**2 - 1 / x1) / (1 - p))
+    prices.append(2 * noise.sum_kl / mpf(power))
     best = mpf(0)  # the bound at price 0
     for price in prices:
         if price <= 0:
