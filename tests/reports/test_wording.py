@@ -50,7 +50,15 @@ def test_a_proof_is_confirmed_by_canaries(findings):
     residual = verdict(findings, "residual sigma=4.26")
     assert residual.level == "good"
     assert "at most 0.700 over the whole training is proven" in residual.text
-    assert "none of 5 attacks is above its bound; the worst reads 0.670 by cosine" in residual.text
+    assert "none of 5 attacks is above its bound: the worst reads 0.670 by cosine" in residual.text
+
+
+def test_what_features_tell_is_not_held_against_a_proof(make_findings, findings):
+    assert "features" not in verdict(findings, "residual sigma=4.26").text
+    rows = replaced(findings, "residual", "labels", leak_auc=0.8)
+    residual = verdict(make_findings(rows=rows), "residual sigma=4.26")
+    assert residual.level == "good"
+    assert "On the true labels norm reads 0.800, since features tell them as well" in residual.text
 
 
 def test_a_proof_without_canaries_says_so(make_findings, findings):
@@ -58,6 +66,13 @@ def test_a_proof_without_canaries_says_so(make_findings, findings):
     residual = verdict(make_findings(rows=rows), "residual sigma=4.26")
     assert residual.level == "warning"
     assert "no canaries" in residual.text
+
+
+def test_too_few_canaries_confirm_nothing(make_findings, findings):
+    rows = replaced(findings, "residual", "canaries", null_deviation=0.07)  # .7 + 5 x .07 > 1
+    residual = verdict(make_findings(rows=rows), "residual sigma=4.26")
+    assert residual.level == "warning"
+    assert "too few canaries" in residual.text
 
 
 def test_a_proof_that_canaries_refute_is_an_alarm_and_comes_first(make_findings, findings):

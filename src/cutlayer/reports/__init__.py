@@ -1,7 +1,7 @@
 """Reports of a findings document: a table on the terminal, figures, and one HTML page."""
 
-from cutlayer.reports.figures import utility_beside_leak
 from cutlayer.reports.page import render_page, write_page
 from cutlayer.reports.terminal import print_table
+from cutlayer.reports.utility_figure import utility_beside_leak
 
 __all__ = ["print_table", "render_page", "utility_beside_leak", "write_page"]

@@ -1,4 +1,4 @@
-"""The figures of a report: leak over steps, gradients by class, utility beside leak."""
+"""Figures of what the gradients gave away: leak over the steps, gradients by class."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,20 +8,20 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from cutlayer.audits.findings import ClassHistogram, Findings, Layer, LeakCurve
-from cutlayer.reports.summary import ProtectionSummary, attacks_of, by_protection, label, layers_of
-from cutlayer.reports.svg import CHANCE, INK, SURFACE, Canvas, mark, quiet
-from cutlayer.reports.wording import LAYER_NAMES, number, printable
+from cutlayer.reports.summary import (
+    Target,
+    attacks_of,
+    label,
+    layers_of,
+)
+from cutlayer.reports.svg import CHANCE, Canvas, mark, quiet
+from cutlayer.reports.wording import LAYER_NAMES, TARGET_NAMES, number
 
 _MANY_STEPS = 40
 """Above this number of steps a running median is drawn, and the single steps are faint."""
 
 _MOST_POINTS = 240
 """Points that one line may have; longer trainings are drawn by evenly spaced medians."""
-
-_LONGEST_NAME = 28
-
-_LEADER = {"arrowstyle": "-", "color": INK, "linewidth": 0.6, "shrinkB": 6}
-"""The thin stroke from a name to its point."""
 
 Array = NDArray[np.float64]
 
@@ -48,20 +48,21 @@ def attack_swatches(findings: Findings) -> list[Panel]:
     return panels
 
 
-def leak_curves(findings: Findings) -> list[Panel]:
+def leak_curves(findings: Findings, target: Target = "labels") -> list[Panel]:
     """Leak AUC of every attack over the steps, one panel for each protection.
 
     Each panel has the cut layer above and the first layer, where it was measured, below, with
-    the null floor as a grey band. Empty where the document holds no curve.
+    the null floor as a grey band. Empty where the document holds no curve on this target.
     """
-    keys = dict.fromkeys((c.protection, c.strength, c.target) for c in findings.curves)
+    of_target = [curve for curve in findings.curves if curve.target == target]
+    keys = dict.fromkeys((c.protection, c.strength) for c in of_target)
     attacks, layers = attacks_of(findings), layers_of(findings)
     panels = []
     for index, key in enumerate(keys):
-        curves = [c for c in findings.curves if (c.protection, c.strength, c.target) == key]
-        heading = label(key[0], key[1]) + (", against the canaries" if key[2] != "labels" else "")
+        curves = [c for c in of_target if (c.protection, c.strength) == key]
+        heading = label(*key)
         shown = [layer for layer in layers if any(curve.layer == layer for curve in curves)]
-        with Canvas(f"curves-{index}", 4.6, 0.4 + 1.9 * len(shown)) as canvas:
+        with Canvas(f"{target}-{index}", 4.6, 0.4 + 1.9 * len(shown)) as canvas:
             grid = canvas.figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
             for axes, layer in zip(grid, shown, strict=True):
                 _draw_curves(axes, [c for c in curves if c.layer == layer], attacks, layer)
@@ -71,8 +72,9 @@ def leak_curves(findings: Findings) -> list[Panel]:
             for curve in curves
             if (values := curve.leak_auc)
         )
+        name = f"Leak AUC over the steps against the {TARGET_NAMES[target]}"
         description = f"Median leak AUC over the steps: {medians}." if medians else "No step."
-        panels.append(Panel(heading, canvas.svg(f"Leak AUC over steps: {heading}", description)))
+        panels.append(Panel(heading, canvas.svg(f"{name}: {heading}", description)))
     return panels
 
 
@@ -109,35 +111,6 @@ def class_swatches() -> list[Panel]:
             axes.set_ylim(-0.1, 1.1)
         panels.append(Panel(name, canvas.svg(f"Bars of the {name} class", "")))
     return panels
-
-
-def utility_beside_leak(findings: Findings) -> str | None:
-    """Test AUC against the worst leak AUC of the whole training, one point a protection.
-
-    Returns:
-        An SVG element; None where no protection has both numbers.
-    """
-    summaries = [s for s in by_protection(findings) if s.test_auc is not None]
-    points = [s for s in summaries if s.worst(releases="all") is not None]
-    baselines = [s for s in summaries if s.is_baseline]
-    if not points:
-        return None
-    with Canvas("scatter", 5.0, 4.0) as canvas:
-        axes = canvas.figure.subplots()
-        axes.set_xlim(0.485, 1.015)
-        axes.set_xlabel("worst leak AUC over the whole training")
-        axes.set_ylabel("test AUC")
-        quiet(axes)
-        places = [_draw_baseline(axes, summary) for summary in baselines]
-        places += [_draw_point(axes, index, summary) for index, summary in enumerate(points)]
-        _label_points(
-            axes, places, [_short(s.label) for s in [*baselines, *points]], len(baselines)
-        )
-    words = "; ".join(
-        f"{s.label}: leak {number(x)}, test AUC {number(y)}"
-        for s, (x, y) in zip([*baselines, *points], places, strict=True)
-    )
-    return canvas.svg("Test AUC beside worst leak AUC", f"{words}. Baselines send no gradient.")
 
 
 def _draw_curves(axes: Axes, curves: Sequence[LeakCurve], attacks: list[str], layer: Layer) -> None:
@@ -191,80 +164,6 @@ def _stairs(axes: Axes, shares: list[float], edges: list[float], *, positive: bo
     else:
         axes.stairs(shares, edges, fill=True, color=colour, alpha=0.4, linewidth=0)
     axes.stairs(shares, edges, color=colour, linewidth=1.3)
-
-
-def _draw_baseline(axes: Axes, summary: ProtectionSummary) -> tuple[float, float]:
-    """A training that sends no gradient: a line at its test AUC, from a leak of 0.5 on."""
-    auc, _ = summary.test_auc or (0.5, None)
-    axes.axhline(auc, color=INK, linewidth=0.9, linestyle=(0, (1, 3)))
-    axes.plot([0.5], [auc], color=INK, marker="|", markersize=10, markeredgewidth=2)
-    return 0.5, auc
-
-
-def _draw_point(axes: Axes, index: int, summary: ProtectionSummary) -> tuple[float, float]:
-    """A protection: marker, standard error, and a dotted line up to a proven bound."""
-    style, worst = mark(index), summary.worst(releases="all")
-    leak = 0.5 if worst is None or worst.leak_auc is None else worst.leak_auc
-    auc, error = summary.test_auc or (0.5, None)
-    axes.errorbar(
-        [leak],
-        [auc],
-        yerr=[error or 0.0],
-        color=style.colour,
-        marker=style.marker,
-        markersize=8,
-        markeredgecolor=SURFACE,
-        capsize=3,
-    )
-    bound = summary.bound("all")
-    if bound is not None and bound.kind == "rigorous" and bound.leak_auc is not None:
-        axes.plot([leak, bound.leak_auc], [auc, auc], color=style.colour, linestyle=":")
-        axes.plot([bound.leak_auc], [auc], color=style.colour, marker="|", markersize=12)
-    return leak, auc
-
-
-def _label_points(
-    axes: Axes, places: list[tuple[float, float]], names: list[str], baselines: int
-) -> None:
-    """Name each point beside it; names that would overlap move apart.
-
-    The first ``baselines`` places lie on lines of their own, so their names stand above those.
-    """
-    low, high = axes.get_ylim()
-    gap = (high - low) / 17
-    wanted = [y + (0.55 * gap if i < baselines else 0.0) for i, (_, y) in enumerate(places)]
-    for left in (True, False):
-        side = [i for i, (x, _) in enumerate(places) if (x > 0.75) is left]
-        side.sort(key=wanted.__getitem__)
-        heights = _spread([wanted[i] for i in side], gap)
-        for i, height in zip(side, heights, strict=True):
-            axes.annotate(
-                names[i],
-                places[i],
-                xytext=(places[i][0] + (-0.035 if left else 0.03), height),
-                textcoords="data",
-                horizontalalignment="right" if left else "left",
-                verticalalignment="center",
-                color=INK,
-                arrowprops=None if i < baselines else dict(_LEADER),
-            )
-
-
-def _short(name: str) -> str:
-    """A name that leaves room for the figure; the tables have it in full."""
-    clean = printable(name)
-    return clean if len(clean) <= _LONGEST_NAME else f"{clean[: _LONGEST_NAME - 1]}…"
-
-
-def _spread(heights: list[float], gap: float) -> list[float]:
-    """Move sorted heights apart until each is a gap above the one below, their mean kept."""
-    if not heights:
-        return []
-    moved = [heights[0]]
-    for height in heights[1:]:
-        moved.append(max(height, moved[-1] + gap))
-    shift = float(np.mean(moved)) - float(np.mean(heights))
-    return [height - shift for height in moved]
 
 
 def _running_median(series: Array) -> Array:

@@ -19,6 +19,7 @@ from cutlayer.reports.summary import (
     by_protection,
     layers_of,
 )
+from cutlayer.reports.utility_figure import utility_beside_leak
 
 
 @dataclass(frozen=True)
@@ -98,10 +99,11 @@ def _leak_tables(findings: Findings, summaries: list[ProtectionSummary]) -> Iter
 
 def _figures(findings: Findings) -> dict[str, list[figures.Panel]]:
     """Every figure of the page; a list is empty where the document has no data for it."""
-    utility = figures.utility_beside_leak(findings)
+    utility = utility_beside_leak(findings)
     return {
         "attacks": figures.attack_swatches(findings) if findings.curves else [],
         "curves": figures.leak_curves(findings),
+        "coins": figures.leak_curves(findings, "canaries"),
         "classes": figures.class_swatches() if findings.histograms else [],
         "cut": figures.class_histograms(findings, "cut"),
         "first": figures.class_histograms(findings, "first"),

@@ -151,6 +151,11 @@ class ProtectionSummary:
         )
 
     @property
+    def tested(self) -> tuple[CanaryCheck, ...]:
+        """The checks that could have failed: those with a bound and with enough canaries."""
+        return tuple(c for c in self.canaries if c.standing in ("within", "above"))
+
+    @property
     def worst_canary(self) -> CanaryCheck | None:
         """The check that decides: the furthest above its limit, else the strongest.
 
@@ -160,8 +165,9 @@ class ProtectionSummary:
         above = [check for check in self.canaries if check.standing == "above"]
         if above:
             return max(above, key=lambda check: check.leak_auc - (check.limit or 0.0))
-        whole = [check for check in self.canaries if check.row.releases == "all"]
-        return max(whole or self.canaries, key=lambda check: check.leak_auc, default=None)
+        checks = self.tested or self.canaries
+        whole = [check for check in checks if check.row.releases == "all"]
+        return max(whole or checks, key=lambda check: check.leak_auc, default=None)
 
 
 def label(protection: str, strength: str) -> str:

@@ -3,8 +3,10 @@
 import io
 import re
 import warnings
+from contextlib import ExitStack
 from dataclasses import dataclass
 from html import escape
+from typing import Self
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -93,35 +95,30 @@ class Canvas:
             height: the same.
         """
         self._key = key
-        self._context = mpl.rc_context(_STYLE)  # type: ignore[arg-type]
         self._size = (width, height)
+        self._settings = ExitStack()
         self._drawn = ""
 
-    def __enter__(self) -> "Canvas":
-        self._context.__enter__()
-        self.figure = Figure(figsize=self._size, layout="constrained")
+    def __enter__(self) -> Self:
+        self._settings.enter_context(mpl.rc_context(_STYLE))  # type: ignore[arg-type]
+        self._settings.enter_context(warnings.catch_warnings())
+        # The browser has the glyphs that matplotlib's font lacks.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        # 72 dots an inch: pixels, points and the units of the SVG are the same.
+        self.figure = Figure(figsize=self._size, dpi=72, layout="constrained")
         FigureCanvasAgg(self.figure)
         return self
 
     def __exit__(self, *error: object) -> None:
-        try:
+        with self._settings:
             if error[0] is None:
                 self._drawn = self._draw()
-        finally:
-            self._context.__exit__(None, None, None)
 
     def _draw(self) -> str:
         """Let matplotlib write the file."""
         buffer = io.StringIO()
-        with warnings.catch_warnings():
-            # The browser has the glyphs that matplotlib's font lacks.
-            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-            self.figure.savefig(
-                buffer,
-                format="svg",
-                transparent=True,
-                metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
-            )
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        self.figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
         return buffer.getvalue()
 
     def svg(self, title: str, description: str) -> str:

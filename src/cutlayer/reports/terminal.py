@@ -1,5 +1,6 @@
 """The findings as one table on a terminal of 80 columns or more."""
 
+import re
 from dataclasses import dataclass
 
 from rich import box
@@ -139,7 +140,7 @@ def _name(summary: ProtectionSummary, apart: bool) -> Text:
     """Protection and strength, with the utility below where it has no column."""
     lines = [Text(line, "bold") for line in _broken(printable(summary.protection), 12)]
     if summary.label != summary.protection:
-        lines.append(Text(printable(summary.strength)))
+        lines += [Text(line) for line in _broken(printable(summary.strength), 13)]
     return Text("\n").join(lines if apart else [*lines, _test(summary)])
 
 
@@ -212,7 +213,7 @@ def _guarantee(summary: ProtectionSummary) -> Text:
             "within": ("ok", "green"),
             "above": ("ABOVE", "bold red"),
             "no bound": ("", ""),
-            "no test": ("no test", "dim"),
+            "no test": ("–", "dim"),
         }[check.standing]
         lines.append(Text.assemble("● ", number(check.leak_auc), " ", (mark, style)))
     return Text("\n").join(lines)
@@ -238,7 +239,8 @@ def _legend(findings: Findings) -> Text:
     if any(row.target == "canaries" for row in findings.rows):
         terms["● canaries"] = (
             "worst AUC against records that carry a coin for a label: ok, or ABOVE the bound "
-            f"+ {CANARY_DEVIATIONS} deviations of chance."
+            f"+ {CANARY_DEVIATIONS} deviations of chance; – where these reach 1, so that none "
+            "could be."
         )
     if findings.hint:
         terms["hint"] = printable(findings.hint)
@@ -247,11 +249,11 @@ def _legend(findings: Findings) -> Text:
 
 
 def _broken(name: str, longest: int) -> list[str]:
-    """A name in pieces of at most ``longest`` characters, cut behind underscores if it can be."""
+    """A name in pieces of at most ``longest`` characters, cut behind ``_``, ``=`` or a space."""
     pieces, line = [], ""
-    for part in name.replace("_", "_\0").split("\0"):
-        if line and len(line + part) > longest:
-            pieces.append(line)
+    for part in re.split(r"(?<=[_= ])", name):
+        if line and len((line + part).rstrip()) > longest:
+            pieces.append(line.rstrip())
             line = ""
         line += part
         while len(line) > longest:

@@ -189,23 +189,37 @@ def _rigorous(summary: ProtectionSummary) -> Verdict:
     """A proven bound, and whether the canaries agree with it."""
     promise = _proven(summary)
     check = summary.worst_canary
-    if check is None:
-        text = f"{promise}, but there were no canaries to put it to the test. {_measured(summary)}"
+    if check is None or check.limit is None or not summary.tested:
+        gap = "there were no" if check is None else "there were too few"
+        text = f"{promise}, but {gap} canaries to put it to the test. {_measured(summary)}"
         return Verdict(summary.label, "warning", text, 1)
     reading = f"{number(check.leak_auc)} by {check.row.attack}"
     if check.standing == "above":
         text = (
             f"{promise}, but the canaries read {reading} from {_OVER[check.row.releases]}, ABOVE "
-            f"the bound of {number(check.row.guarantee.leak_auc)} by more than {CANARY_DEVIATIONS} "
-            "deviations of chance. Something is wrong: do not rely on this training."
+            f"the bound of {number(check.row.guarantee.leak_auc)} by more than "
+            f"{CANARY_DEVIATIONS} deviations of chance. Something is wrong: do not rely on this "
+            "training."
         )
         return Verdict(summary.label, "alarm", text, 0)
-    attacks = len({check.row.attack for check in summary.canaries})
-    none_above = (
-        "the attack is not above" if attacks == 1 else f"none of {attacks} attacks is above"
+    attacks = len({check.row.attack for check in summary.tested})
+    who = "the one attack is not" if attacks == 1 else f"none of {attacks} attacks is"
+    text = (
+        f"{promise}. Against the canaries {who} above its bound: the worst reads {reading}, "
+        f"where the limit with chance is {number(check.limit)}."
     )
-    text = f"{promise}. Against the canaries {none_above} its bound; the worst reads {reading}."
-    return Verdict(summary.label, "good", text, 1)
+    return Verdict(summary.label, "good", f"{text} {_features_tell(summary)}".strip(), 1)
+
+
+def _features_tell(summary: ProtectionSummary) -> str:
+    """Why an attack on the true labels may read more than a bound that holds."""
+    bound, worst = summary.bound("all"), summary.worst(releases="all")
+    if bound is None or bound.leak_auc is None or worst is None or _value(worst) <= bound.leak_auc:
+        return ""
+    return (
+        f"On the true labels {worst.attack} reads {number(worst.leak_auc)}, since features tell "
+        "them as well; the canaries decide."
+    )
 
 
 def _proven(summary: ProtectionSummary) -> str:
