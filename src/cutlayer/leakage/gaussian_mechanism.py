@@ -2,7 +2,8 @@
 
 import math
 
-from scipy.special import ndtr, ndtri
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from cutlayer import check
 
@@ -62,3 +63,87 @@ def sigma_for_leak_auc(leak_auc: float, *, releases: int, sensitivity: float = 1
     check.at_least("releases", releases, 1)
     check.positive("sensitivity", sensitivity)
     return math.sqrt(releases / 2) * sensitivity / float(ndtri(leak_auc))
+
+
+def gaussian_true_positive_rate(mu: float, *, false_positive_rate: float) -> float:
+    r"""Largest share of positives that any attack finds at this false positive rate.
+
+    .. math:: \mathrm{TPR} \le \Phi\left(\mu + \Phi^{-1}(\mathrm{FPR})\right)
+
+    An AUC near 0.5 may hide an attack that is sure about a few records; this number shows it.
+
+    Raises:
+        ValueError: ``mu`` is negative or ``false_positive_rate`` is not in (0, 1).
+
+    Source: `Dong, Roth and Su (2022) <https://arxiv.org/abs/1905.02383>`_, section 2.2.
+
+    >>> round(gaussian_true_positive_rate(1.0, false_positive_rate=0.01), 4)
+    0.0924
+    """
+    check.not_negative("mu", mu)
+    check.between("false_positive_rate", false_positive_rate, 0.0, 1.0)
+    return float(ndtr(mu + ndtri(false_positive_rate)))
+
+
+def gaussian_delta(mu: float, *, epsilon: float) -> float:
+    r"""The smallest delta at which mu-Gaussian differential privacy is (epsilon, delta)-DP.
+
+    .. math:: \delta = \Phi\left(-\frac{\varepsilon}{\mu} + \frac{\mu}{2}\right)
+              - e^{\varepsilon}\, \Phi\left(-\frac{\varepsilon}{\mu} - \frac{\mu}{2}\right)
+
+    Args:
+        mu: Gaussian-differential-privacy parameter, at least 0.
+        epsilon: bound on the log likelihood ratio of the two labels, at least 0.
+
+    Returns:
+        A probability in [0, 1].
+
+    Raises:
+        ValueError: an argument is negative or not finite.
+
+    Source: `Dong, Roth and Su (2022) <https://arxiv.org/abs/1905.02383>`_, corollary 1; for one
+    release, `Balle and Wang (2018) <https://arxiv.org/abs/1805.06530>`_, theorem 8.
+
+    >>> round(gaussian_delta(1.0, epsilon=1.0), 6)
+    0.126937
+    """
+    check.not_negative("mu", mu)
+    check.not_negative("epsilon", epsilon)
+    if mu == 0:
+        return 0.0
+    upper, lower = -epsilon / mu + mu / 2, -epsilon / mu - mu / 2
+    # The difference of the two terms as a factor, so that far tails keep their digits.
+    return float(ndtr(upper) * -math.expm1(epsilon + log_ndtr(lower) - log_ndtr(upper)))
+
+
+def gaussian_epsilon(mu: float, *, delta: float) -> float:
+    """The smallest epsilon at which mu-Gaussian differential privacy is (epsilon, delta)-DP.
+
+    Args:
+        mu: Gaussian-differential-privacy parameter, at least 0.
+        delta: probability of a larger likelihood ratio, in (0, 1).
+
+    Returns:
+        The inverse of :func:`gaussian_delta`, from 0 on.
+
+    Raises:
+        ValueError: ``mu`` is negative or not finite, or ``delta`` is not in (0, 1).
+
+    >>> round(gaussian_epsilon(0.178, delta=1e-5), 2)
+    0.64
+    """
+    check.not_negative("mu", mu)
+    check.between("delta", delta, 0.0, 1.0)
+    if gaussian_delta(mu, epsilon=0.0) <= delta:
+        return 0.0
+    # delta <= Phi(mu/2 - epsilon/mu), so this epsilon is large enough.
+    high = mu * (mu / 2 - float(ndtri(delta)))
+    return float(
+        brentq(
+            lambda epsilon: math.log(gaussian_delta(mu, epsilon=epsilon) / delta),
+            0.0,
+            high,
+            xtol=1e-15,
+            rtol=1e-14,
+        )
+    )

@@ -67,6 +67,33 @@ def sum_kl(
     >>> sum_kl(ones, variance_pos=0.0, variance_neg=0.0, gap_squared=1.0, width=3)
     1.0
     """
+    along, across, shift = divergence_terms(
+        noise,
+        variance_pos=variance_pos,
+        variance_neg=variance_neg,
+        gap_squared=gap_squared,
+        width=width,
+    )
+    return 0.5 * (along + shift + (width - 1) * across)
+
+
+def divergence_terms(
+    noise: ClassNoise,
+    *,
+    variance_pos: float,
+    variance_neg: float,
+    gap_squared: float,
+    width: int,
+) -> tuple[float, float, float]:
+    """The three numbers that fix how well the classes can be told apart.
+
+    Returns:
+        (x0 - x1)^2 / (x0 x1) along the gap, (y0 - y1)^2 / (y0 y1) on every other direction, and
+        g/x1 + g/x0; each at least 0, infinite where a class has no spread.
+
+    Raises:
+        ValueError: an argument is negative, not finite, or ``width`` is below 1.
+    """
     check.not_negative("variance_pos", variance_pos)
     check.not_negative("variance_neg", variance_neg)
     check.not_negative("gap_squared", gap_squared)
@@ -76,16 +103,16 @@ def sum_kl(
         raise ValueError(f"noise must hold finite variances of at least 0, got {variances}.")
     across = 0.0
     if width > 1:
-        across = (width - 1) * squared_log_distance(
+        across = squared_log_distance(
             noise.across_pos + variance_pos, noise.across_neg + variance_neg
         )
     along_pos, along_neg = noise.along_pos + variance_pos, noise.along_neg + variance_neg
-    mean_shift = 0.0
+    shift = 0.0
     if gap_squared > 0:
-        narrow = min(along_pos, along_neg)
-        # One division by the narrow side first: g / x alone may overflow where g is huge.
-        mean_shift = gap_squared / along_pos + gap_squared / along_neg if narrow > 0 else math.inf
-    return 0.5 * (across + squared_log_distance(along_pos, along_neg) + mean_shift)
+        shift = math.inf
+        if along_pos > 0 and along_neg > 0:
+            shift = gap_squared / along_pos + gap_squared / along_neg
+    return squared_log_distance(along_pos, along_neg), across, shift
 
 
 def squared_log_distance(one: float, other: float) -> float:
