@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -125,10 +126,9 @@ def _name(axes: Axes, points: Sequence[_Point]) -> None:
     if figure is None:
         raise ValueError("axes must belong to a figure, got axes without one.")
     figure.draw_without_rendering()  # gives the axes their place
-    texts = [
-        figure.text(0, 0, _short(p.name), color=INK, ha="center", va="center", transform=pixels)
-        for p in points
-    ]
+    style: dict[str, Any] = {"color": INK, "ha": "center", "va": "center", "transform": pixels}
+    behind = {"facecolor": SURFACE, "linewidth": 0, "pad": 0.5}  # hides the strokes of others
+    texts = [figure.text(0, 0, _short(p.name), **style, bbox=behind) for p in points]
     extents = [text.get_window_extent() for text in texts]
     anchors = [_pixel(axes, point.leak, point.auc) for point in points]
     boxes = place_labels(
