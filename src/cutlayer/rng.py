@@ -8,6 +8,7 @@ A protection never touches torch's global generator. In a real run it draws from
 import math
 import os
 from abc import ABC, abstractmethod
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -17,6 +18,10 @@ from typing_extensions import override
 
 _KEY_BYTES = 32
 _WORD_BYTES = 8
+_BLOCK_PAIRS = 16384
+
+Words: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.uint64]]"
+"""Uniform random 64-bit words."""
 
 
 class NoiseSource(ABC):
@@ -46,21 +51,40 @@ class SecretNoise(NoiseSource):
     never shown. Box-Muller in float64 turns the key stream into normals with a fixed amount of
     work for each value; the radius has 53 random bits, so the tail reaches
     :math:`\sqrt{2 \cdot 53 \ln 2} = 8.57` standard deviations.
+
+    A process that was forked off draws a key of its own. One source serves one thread.
     """
 
     reproducible = False
 
     def __init__(self) -> None:
-        cipher = Cipher(algorithms.AES(os.urandom(_KEY_BYTES)), modes.CTR(bytes(16)))
-        self._stream = cipher.encryptor()
+        self._draw_key()
+        # Key stream and intermediate values of one block, reused: fresh memory costs more than
+        # the arithmetic, and a block of this size stays in the processor's cache.
+        self._zeros = memoryview(bytes(2 * _BLOCK_PAIRS * _WORD_BYTES))
+        self._words = np.empty(2 * _BLOCK_PAIRS, dtype="<u8")
+        self._work = torch.empty(2 * _BLOCK_PAIRS, dtype=torch.float64)
 
     @override
     def normal(self, *shape: int, device: torch.device | str = "cpu") -> Tensor:
+        if os.getpid() != self._process:
+            self._draw_key()  # a fork holds the parent's key and would repeat its noise
         count = math.prod(shape)
-        pairs = (count + 1) // 2
-        words = np.frombuffer(self._stream.update(bytes(2 * pairs * _WORD_BYTES)), dtype="<u8")
-        normals = box_muller(words[:pairs], words[pairs:])
+        normals = torch.empty(count + count % 2, dtype=torch.float64)
+        for start in range(0, len(normals), 2 * _BLOCK_PAIRS):
+            block = normals[start : start + 2 * _BLOCK_PAIRS]
+            words = self._words[: len(block)]
+            size = len(block) * _WORD_BYTES
+            self._stream.update_into(self._zeros[:size], words.view(np.uint8).data)
+            pairs = len(block) // 2
+            box_muller(words[:pairs], words[pairs:], out=block, work=self._work[: len(block)])
         return normals[:count].reshape(shape).to(device)
+
+    def _draw_key(self) -> None:
+        """Start a key stream that has nothing to do with any earlier one."""
+        cipher = Cipher(algorithms.AES(os.urandom(_KEY_BYTES)), modes.CTR(bytes(16)))
+        self._stream = cipher.encryptor()
+        self._process = os.getpid()
 
     def __repr__(self) -> str:
         return "SecretNoise()"
@@ -72,16 +96,23 @@ class SeededNoise(NoiseSource):
     reproducible = True
 
     def __init__(self, seed: int) -> None:
+        self._seed = seed
         self._generator = torch.Generator().manual_seed(seed)
 
     @override
     def normal(self, *shape: int, device: torch.device | str = "cpu") -> Tensor:
-        return torch.randn(*shape, generator=self._generator, dtype=torch.float64).to(device)
+        return torch.randn(shape, generator=self._generator, dtype=torch.float64).to(device)
+
+    def __repr__(self) -> str:
+        return f"SeededNoise({self._seed})"
 
 
 def box_muller(
-    radius_words: "np.ndarray[tuple[int], np.dtype[np.uint64]]",
-    angle_words: "np.ndarray[tuple[int], np.dtype[np.uint64]]",
+    radius_words: Words,
+    angle_words: Words,
+    *,
+    out: Tensor | None = None,
+    work: Tensor | None = None,
 ) -> Tensor:
     r"""Turn pairs of uniform 64-bit words into pairs of standard normals.
 
@@ -89,19 +120,27 @@ def box_muller(
               z = \sqrt{-2 \ln u}\,(\cos 2\pi t, \sin 2\pi t)
 
     Args:
-        radius_words: words for u, uint64, shape ``(pairs,)``.
-        angle_words: words for t in [0, 1), uint64, shape ``(pairs,)``.
+        radius_words: words for u, uint64, shape ``(pairs,)``; overwritten if ``work`` is given.
+        angle_words: words for t in [0, 1), uint64, shape ``(pairs,)``; overwritten likewise.
+        out: where to write the normals, float64, shape ``(2 * pairs,)``.
+        work: memory for intermediate values, float64, shape ``(2 * pairs,)``.
 
     Returns:
         Normals, float64, shape ``(2 * pairs,)``: all cosines, then all sines. Always finite.
 
     Source: Box and Muller (1958), "A Note on the Generation of Random Normal Deviates".
     """
-    uniform = torch.from_numpy((radius_words >> np.uint64(11)).astype(np.float64))
-    turn = torch.from_numpy((angle_words >> np.uint64(11)).astype(np.float64))
-    radius = uniform.add_(1.0).mul_(2.0**-53).log_().mul_(-2.0).sqrt_()
-    angle = turn.mul_(math.tau * 2.0**-53)
-    normals = torch.empty(2 * len(radius), dtype=torch.float64)
-    torch.mul(radius, angle.cos(), out=normals[: len(radius)])
-    torch.mul(radius, angle.sin_(), out=normals[len(radius) :])
+    pairs = len(radius_words)
+    normals = torch.empty(2 * pairs, dtype=torch.float64) if out is None else out
+    if work is None:
+        work = torch.empty(2 * pairs, dtype=torch.float64)
+        radius_words, angle_words = radius_words.copy(), angle_words.copy()
+    radius, angle = work[:pairs], work[pairs:]
+    for words, value in ((radius_words, radius), (angle_words, angle)):
+        np.right_shift(words, np.uint64(11), out=words)
+        value.copy_(torch.from_numpy(words.view(np.int64)))  # below 2**53: exact
+    radius.add_(1.0).mul_(2.0**-53).log_().mul_(-2.0).sqrt_()
+    angle.mul_(math.tau * 2.0**-53)
+    torch.cos(angle, out=normals[:pairs]).mul_(radius)
+    torch.sin(angle, out=normals[pairs:]).mul_(radius)
     return normals
