@@ -3,11 +3,15 @@
 from cutlayer.data.alignment import Alignment, alignment_hash, id_digests, shared_ids
 from cutlayer.data.breast_cancer import BreastCancer
 from cutlayer.data.caravan import Caravan
+from cutlayer.data.column_choice import ROW_NUMBER
 from cutlayer.data.encoding import Encoder
 from cutlayer.data.party_table import LABEL_PARTY, NON_LABEL_PARTY, PartyName, PartyTable
 from cutlayer.data.schedule import BatchSchedule
 from cutlayer.data.split import Split, fold_of
 from cutlayer.data.synthetic_ctr import SyntheticCtr
+from cutlayer.data.table_assembly import TableReading
+from cutlayer.data.table_file import TableFile
+from cutlayer.data.text_sequence import TextSequence
 from cutlayer.data.vertical_data import DataSet, VerticalData
 from cutlayer.registry import Registry
 
@@ -20,6 +24,7 @@ __all__ = [
     "DATASETS",
     "LABEL_PARTY",
     "NON_LABEL_PARTY",
+    "ROW_NUMBER",
     "Alignment",
     "BatchSchedule",
     "BreastCancer",
@@ -30,6 +35,9 @@ __all__ = [
     "PartyTable",
     "Split",
     "SyntheticCtr",
+    "TableFile",
+    "TableReading",
+    "TextSequence",
     "VerticalData",
     "alignment_hash",
     "fold_of",

@@ -15,6 +15,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
+from cutlayer.data.text_sequence import TextSequence
 from cutlayer.errors import DataError, ProtocolError
 
 DIGEST_BYTES = 16
@@ -93,7 +94,7 @@ def shared_ids(
             "spaces and capital letters count."
         )
     return Alignment(
-        shared=tuple(own_ids[row] for row in ours.tolist()),
+        shared=tuple(TextSequence(own_ids).take(ours)),
         only_here=len(own_ids) - len(ours),
         only_there=len(peer_digests) - len(ours),
     )

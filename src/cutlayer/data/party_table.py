@@ -1,14 +1,16 @@
 """A party table: the rows that one party brings to the joint training."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+import numpy as np
 import polars as pl
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from cutlayer.data.text_sequence import TextSequence
 from cutlayer.errors import DataError
 
 PartyName = Literal["label party", "non-label party"]
@@ -23,37 +25,51 @@ _SHOWN = 3
 class PartyTable:
     """One party's records: an id for each row, features, and at the label party the labels.
 
-    Row ``j`` of ``features`` and entry ``j`` of ``labels`` belong to ``ids[j]``. The rows may stand
-    in any order; the parties bring them into one order with :meth:`ordered_by`.
+    Row ``j`` of ``features`` and entry ``j`` of ``labels`` and ``groups`` belong to ``ids[j]``. The
+    rows may stand in any order; the parties bring them into one order with :meth:`ordered_by`.
+    Ids and groups may be given as any sequence of texts; the table keeps them as
+    :class:`~cutlayer.data.text_sequence.TextSequence`, which compares equal to a tuple.
 
     Raises:
-        DataError: an id repeats; features or labels have another number of rows than there are
-            ids; the label party has no labels, the non-label party has some; a label is neither
+        DataError: an id repeats; features, labels or groups have another number of rows than there
+            are ids; the label party has no labels, the non-label party has some; a label is neither
             0 nor 1, or labels are not int64.
     """
 
     party: PartyName
     """Who owns the table. Every message about it begins with this."""
-    ids: tuple[str, ...]
+    ids: Sequence[str]
     """One name for each record, unique: what the two parties have in common."""
     features: pl.DataFrame
     """Columns to learn from, without the id; may have no column at all."""
     labels: Tensor | None = None
     """1 is positive, 0 is not; int64, shape ``(rows,)``. ``None`` at the non-label party."""
+    groups: Sequence[str] | None = None
+    """Which records belong together (visits of one patient): the keys of a split that must not
+    tear them apart. ``None`` where each record stands for itself."""
 
     def __post_init__(self) -> None:
-        repeated = [name for name, times in Counter(self.ids).items() if times > 1]
+        ids = TextSequence(self.ids)
+        object.__setattr__(self, "ids", ids)
+        repeated = ids.repeated()
         if repeated:
             raise DataError(
                 f"{self.party}: ids must be unique, but {len(repeated)} of them repeat: "
                 f"{_some(repeated)}. Keep one row for each id."
             )
         # A frame without columns has no height in polars, whatever it was cut from.
-        if self.features.width and self.features.height != len(self.ids):
+        if self.features.width and self.features.height != len(ids):
             raise DataError(
                 f"{self.party}: the features have {self.features.height} rows, but there are "
-                f"{len(self.ids)} ids. Give each row of features one id."
+                f"{len(ids)} ids. Give each row of features one id."
             )
+        if self.groups is not None:
+            object.__setattr__(self, "groups", TextSequence(self.groups))
+            if len(self.groups) != len(ids):
+                raise DataError(
+                    f"{self.party}: there are {len(self.groups)} groups, but {len(ids)} ids. Give "
+                    "each row one group."
+                )
         self._check_labels()
 
     def __len__(self) -> int:
@@ -72,20 +88,29 @@ class PartyTable:
         >>> table.ordered_by(["b", "a"]).features["age"].to_list()
         [40, 30]
         """
-        row_of = {name: row for row, name in enumerate(self.ids)}
-        absent = [name for name in ids if name not in row_of]
-        if absent:
-            raise DataError(
-                f"{self.party}: {len(absent)} of the {len(ids)} ids asked for are not in its "
-                f"table: {_some(absent)}. Ask only for ids that both parties hold."
-            )
-        rows = [row_of[name] for name in ids]
+        wanted = TextSequence(ids)
+        rows = self._rows_of(wanted)
+        groups = None if self.groups is None else TextSequence(self.groups).take(rows)
         return PartyTable(
             party=self.party,
-            ids=tuple(ids),
+            ids=wanted,
             features=self.features[rows] if self.features.width else self.features,
-            labels=None if self.labels is None else self.labels[torch.tensor(rows).long()],
+            labels=None if self.labels is None else self.labels[torch.from_numpy(rows)],
+            groups=groups,
         )
+
+    def _rows_of(self, wanted: TextSequence) -> NDArray[np.int64]:
+        """The row of each id, int64; an unknown id is an error."""
+        own = pl.DataFrame({"id": TextSequence(self.ids).series}).with_row_index("row")
+        asked = pl.DataFrame({"id": wanted.series})
+        rows = asked.join(own, on="id", how="left", maintain_order="left")["row"]
+        if rows.null_count():
+            absent = wanted.series.filter(rows.is_null())
+            raise DataError(
+                f"{self.party}: {len(absent)} of the {len(wanted)} ids asked for are not in its "
+                f"table: {_some(absent)}. Ask only for ids that both parties hold."
+            )
+        return rows.cast(pl.Int64).to_numpy(writable=True)
 
     def _check_labels(self) -> None:
         """Require 0/1 labels, one for each id, at the label party and nowhere else."""
@@ -103,12 +128,14 @@ class PartyTable:
                 f"label party: labels must be int64 of shape ({len(self.ids)},), one for each id, "
                 f"got {self.labels.dtype} of shape {tuple(self.labels.shape)}."
             )
+        # Faster and smaller than torch.unique, which sorts all of them.
+        if bool(((self.labels == 0) | (self.labels == 1)).all()):
+            return
         other = sorted(set(torch.unique(self.labels).tolist()) - {0, 1})
-        if other:
-            raise DataError(
-                f"label party: labels must be 0 or 1, got {_some(str(v) for v in other)} as well. "
-                "Say which value is the positive one."
-            )
+        raise DataError(
+            f"label party: labels must be 0 or 1, got {_some(str(v) for v in other)} as well. "
+            "Say which value is the positive one."
+        )
 
 
 def _some(names: Iterable[str]) -> str:

@@ -1,0 +1,209 @@
+"""Delimited text: CSV and its relatives as batches of text columns."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+from polars.exceptions import PolarsError
+
+from cutlayer.data.file_message import FileMessage, listing
+from cutlayer.data.record_blocks import BLOCK_BYTES, Encoding, RecordBlock, record_blocks
+from cutlayer.data.row_structure import CheckedRows, checked_rows, rows_look_whole
+from cutlayer.data.table_source import RowBatch
+from cutlayer.data.text_layout import looks_like_data, text_layout
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """How a delimited text is written."""
+
+    delimiter: str | None = None
+    """``None``: found from the first lines."""
+    quote: str = '"'
+    encoding: Encoding = "utf-8"
+    header: bool = True
+    column_names: tuple[str, ...] | None = None
+    """For a file without a header; ``None``: ``c1``, ``c2`` ..."""
+
+
+class DelimitedText:
+    """One file, its delimiter and column names known. A ``TableSource``.
+
+    Raises:
+        DataError: the file cannot be read as such a text, is empty, has no rows below the header,
+            has one column only, two columns of one name, or another number of columns than names.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        form: TextFormat,
+        message: FileMessage,
+        *,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        self._path, self._form, self._message = path, form, message
+        self._block_bytes = block_bytes
+        first = next((block for block in self._blocks() if block.data.strip()), None)
+        if first is None:
+            raise message.error("must hold a table, but is empty. Give the file with the rows.")
+        _require_line_feeds(first.data, message)
+        layout = text_layout(first.data, message, delimiter=form.delimiter, quote=form.quote)
+        self.delimiter: str = layout.delimiter
+        self._first_cells, self._header_bytes = layout.first, layout.first_end
+        self._header_line = first.first_line
+        self._blank_lines = 0
+        self._unnamed: tuple[str, ...] = ()
+        self._names = self._named_columns()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All columns in the order of the file, unique."""
+        return self._names
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Columns that had to be named, and blank lines of the last pass."""
+        notices = [
+            self._message.notice(
+                f"the header has no name for {len(self._unnamed)} column(s); they are called "
+                f"{listing(self._unnamed)} by their position."
+            )
+            for _ in self._unnamed[:1]
+        ]
+        if self._blank_lines:
+            notices.append(
+                self._message.notice(f"{self._blank_lines:,} blank line(s) are left out.")
+            )
+        return tuple(notices)
+
+    @property
+    def hint(self) -> str:
+        """What may be wrong where a column is not found."""
+        if self._form.header and looks_like_data(self._first_cells):
+            return (
+                " The first line looks like a row: if the file has no header, set header=False; "
+                "the columns are then c1, c2 and so on."
+            )
+        return f" The columns were split at {self.delimiter!r}."
+
+    def batches(self, columns: Sequence[str]) -> Iterator[RowBatch]:
+        """Every row of these columns as texts, ``null`` for an empty cell, block by block.
+
+        Raises:
+            DataError: a row has more or fewer fields than there are columns, a quote is wrong, or
+                there is no row below the header.
+        """
+        place = {name: number for number, name in enumerate(self._names)}
+        taken = {place[name]: name for name in columns}
+        rows = blank = 0
+        for block in self._row_blocks():
+            batch, blank_here = self._batch(block, taken)
+            rows, blank = rows + batch.frame.height, blank + blank_here
+            if batch.frame.height:
+                yield batch
+        self._blank_lines = blank
+        if rows == 0:
+            raise self._message.error(
+                "must hold rows, but has only a header. If the first line is a row already, set "
+                "header=False."
+            )
+
+    def _blocks(self) -> Iterator[RecordBlock]:
+        """The whole file."""
+        form = self._form
+        return record_blocks(
+            self._path,
+            self._message,
+            quote=form.quote,
+            encoding=form.encoding,
+            block_bytes=self._block_bytes,
+        )
+
+    def _row_blocks(self) -> Iterator[RecordBlock]:
+        """The file from the first row on, trailing blank lines left out without a word."""
+        pending: RecordBlock | None = None
+        for block in self._blocks():
+            if block.first_line < self._header_line:
+                continue
+            if block.first_line == self._header_line and self._form.header:
+                line = block.line_at(self._header_bytes)
+                block = RecordBlock(block.data[self._header_bytes :], line)
+            if not block.data.strip(b"\r\n"):
+                continue
+            if pending is not None:
+                yield pending
+            pending = block
+        if pending is not None:
+            yield RecordBlock(pending.data.rstrip(b"\r\n") + b"\n", pending.first_line)
+
+    def _batch(self, block: RecordBlock, taken: dict[int, str]) -> tuple[RowBatch, int]:
+        """The rows of one block, and how many blank lines it held."""
+        form, width = self._form, len(self._names)
+        shape = {"delimiter": self.delimiter, "quote": form.quote}
+        if rows_look_whole(block, **shape, width=width):
+            try:
+                frame = self._parsed(block.data, taken)
+                return RowBatch(frame, lambda row: f"line {block.first_line + row}"), 0
+            except PolarsError:
+                pass  # A row is too long and another too short; the count below names it.
+        rows = checked_rows(block, self._message, **shape, width=width)
+        try:
+            frame = self._parsed(rows.data, taken)
+        except PolarsError as error:
+            raise self._message.error(
+                f"the rows from line {block.first_line} on must be a delimited text, but: "
+                f"{str(error).splitlines()[0]}. Check delimiter and quote."
+            ) from error
+        return RowBatch(frame, _place_in(rows)), rows.blank_lines
+
+    def _parsed(self, data: bytes, taken: dict[int, str]) -> pl.DataFrame:
+        """Whole rows through polars; columns go by position, since names may be anything."""
+        frame = pl.read_csv(
+            data,
+            has_header=False,
+            separator=self.delimiter,
+            quote_char=self._form.quote or None,
+            schema={str(number): pl.String for number in range(len(self._names))},
+            columns=list(taken),
+        )
+        return frame.rename({str(number): name for number, name in taken.items()})
+
+    def _named_columns(self) -> tuple[str, ...]:
+        """The names from the header or the options, each column with one of its own."""
+        form, message, width = self._form, self._message, len(self._first_cells)
+        by_position = tuple(f"c{number}" for number in range(1, width + 1))
+        if not form.header:
+            names = form.column_names or by_position
+            if len(names) != width:
+                raise message.error(
+                    f"column_names must name every column, but there are {len(names)} names for "
+                    f"{width} columns. Give one name for each."
+                )
+            return names
+        cells = self._first_cells
+        self._unnamed = tuple(p for p, cell in zip(by_position, cells, strict=True) if not cell)
+        names = tuple(cell or p for p, cell in zip(by_position, cells, strict=True))
+        repeated = [name for name, times in Counter(names).items() if times > 1]
+        if repeated:
+            raise message.error(
+                f"every column must have a name of its own, but {listing(repeated)} stands in the "
+                f"header more than once.{self.hint} Rename the column."
+            )
+        return names
+
+
+def _place_in(rows: CheckedRows) -> Callable[[int], str]:
+    """Where a row stands, by its line."""
+    return lambda row: f"line {rows.line_of(row)}"
+
+
+def _require_line_feeds(data: bytes, message: FileMessage) -> None:
+    """Refuse a file of old Macintosh lines, which would be one long record."""
+    if b"\n" not in data and b"\r" in data:
+        raise message.error(
+            "lines must end with a line feed, but they end with a carriage return alone. Convert "
+            "the file: tr '\\r' '\\n'."
+        )

@@ -1,0 +1,223 @@
+"""A table file: how to read one party's CSV or Parquet file into a party table."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from cutlayer.data.cell_values import CellRules, Decimal
+from cutlayer.data.column_choice import ColumnRules
+from cutlayer.data.column_reading import read_columns
+from cutlayer.data.delimited_text import DelimitedText, TextFormat
+from cutlayer.data.file_message import FileMessage, listing, nearest
+from cutlayer.data.label_values import Positive
+from cutlayer.data.parquet_table import ParquetTable, is_parquet
+from cutlayer.data.party_table import LABEL_PARTY, NON_LABEL_PARTY, PartyName
+from cutlayer.data.record_blocks import ENCODINGS, Encoding
+from cutlayer.data.table_assembly import TableAssembly, TableReading
+from cutlayer.data.table_source import TableSource
+from cutlayer.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class TableFile:
+    r"""How to read one party's file. Without further options, one with a header reads itself.
+
+    A file is Parquet if it begins and ends with ``PAR1``, else a delimited text; gzip is known by
+    its content, not by its name. The file is gone through in pieces, and only the columns that are
+    needed stay in memory: numbers as float64, or in the smallest whole kind that holds them;
+    categories in 4 bytes a row.
+
+    ============================  ================================================================
+    in the file                   decision
+    ============================  ================================================================
+    all present values numbers    numeric, few different whole numbers too
+    any other text                categorical, with a notice where most values are numbers
+    ``NaN``, ``inf`` as a number  error, unless listed under ``missing``
+    empty cell                    missing
+    ids                           always texts (``007`` stays), spaces around them taken off
+    id, label or group missing    error that names the lines
+    blank line                    left out, with a notice (not at the end of the file)
+    column of one value, or none  left out, with a notice
+    column like an id             left out, with a notice
+    date, list, bytes (Parquet)   left out, with a notice
+    column that tells the label   kept, with a notice
+    ============================  ================================================================
+
+    Raises:
+        ConfigurationError: an option breaks its rule, or two contradict each other.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "bank.csv"
+    >>> _ = path.write_text("client;age;job;y\n007;31;farmer;yes\n008;45;?;no\n")
+    >>> file = TableFile(path, "client", label_column="y", missing=("?",))
+    >>> table = file.read("label party").table
+    >>> table.ids, table.features["age"].to_list(), table.labels
+    (TextSequence(['007', '008']), [31, 45], tensor([1, 0]))
+    """
+
+    path: Path
+    """The file; a text is turned into a path."""
+    id_column: str
+    """The column that both parties have in common, or ``ROW_NUMBER`` for a file without one."""
+    label_column: str | None = None
+    """At the label party only."""
+    positive: Positive | None = None
+    """The label's value that is positive. ``None`` understands 1/0, true/false and yes/no."""
+    negative: Literal["rest"] | None = None
+    """``"rest"``: all values but ``positive`` are negative. ``None``: the label has two values."""
+    group_column: str | None = None
+    """Records that must stay together in a split, such as those of one patient; no feature."""
+    delimiter: str | None = None
+    """``None``: comma, semicolon, tabulator or vertical bar, found from the first lines."""
+    header: bool = True
+    """Whether the first line holds the names. If not, they are ``c1``, ``c2`` ... by position."""
+    column_names: tuple[str, ...] | None = None
+    """Names for a file without a header."""
+    quote: str = '"'
+    """What a text that holds a delimiter or a line end stands between; ``""`` for nothing."""
+    encoding: Encoding = "utf-8"
+    decimal: Decimal = "."
+    """What stands in front of a number's fraction."""
+    missing: tuple[str, ...] = ("",)
+    """Texts that mean "missing", letter for letter. An empty cell does so in any case."""
+    strip: bool = True
+    """Whether spaces around a text are no part of it."""
+    keep: tuple[str, ...] = ()
+    """The only columns to learn from, as names or shell patterns (``PAY_*``). Empty: all."""
+    drop: tuple[str, ...] = ()
+    """Columns not to learn from, as names or shell patterns; goes before ``keep``."""
+    numeric: tuple[str, ...] = ()
+    """Columns that must hold numbers: text in them is an error. Names or shell patterns."""
+    categorical: tuple[str, ...] = ()
+    """Columns that are categories even where they hold numbers. Names or shell patterns."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path).expanduser())
+        for name in ("column_names", "missing", "keep", "drop", "numeric", "categorical"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                raise ConfigurationError(f"{name} must be a list of texts, got the text {value!r}.")
+            if value is not None:
+                object.__setattr__(self, name, tuple(value))
+        self._check_signs()
+        self._check_roles()
+
+    def read(self, party: PartyName) -> TableReading:
+        """Read the file as the table of this party.
+
+        Args:
+            party: who owns the file; the label party must name a label column, the other one not.
+
+        Returns:
+            The table, rows as in the file, and the notices.
+
+        Raises:
+            ConfigurationError: a label column is named at the non-label party, or none at the label
+                party.
+            DataError: the file is missing, damaged, empty, or breaks one of the rules above; a
+                column is not in it; an id repeats; no column is left at the non-label party. The
+                message names party, file, column, line, rule and fix.
+        """
+        self._check_party(party)
+        message = FileMessage(party, self.path)
+        source = self._source(message)
+        choice = self._column_rules().applied_to(source.names, message, source.hint)
+        rules = CellRules(self.missing, self.strip, self.decimal)
+        columns = read_columns(source, choice, message, rules)
+        assembly = TableAssembly(columns, choice, rules, message, list(source.notices))
+        return assembly.reading(positive=self.positive, negative=self.negative)
+
+    def _source(self, message: FileMessage) -> TableSource:
+        """The file as batches of columns, whatever its format."""
+        _require_file(self.path, message)
+        if not is_parquet(self.path, message):
+            form = TextFormat(
+                self.delimiter, self.quote, self.encoding, self.header, self.column_names
+            )
+            return DelimitedText(self.path, form, message)
+        if self.delimiter is not None or not self.header:
+            raise message.error(
+                "is Parquet, which has names and no delimiter. Leave delimiter and header out."
+            )
+        return ParquetTable(self.path, message)
+
+    def _column_rules(self) -> ColumnRules:
+        """What the options say about columns."""
+        return ColumnRules(
+            id_column=self.id_column,
+            label_column=self.label_column,
+            group_column=self.group_column,
+            keep=self.keep,
+            drop=self.drop,
+            numeric=self.numeric,
+            categorical=self.categorical,
+        )
+
+    def _check_signs(self) -> None:
+        """Hold the options about how the text is written to their rules."""
+        for name, value in (("delimiter", self.delimiter), ("quote", self.quote or None)):
+            if value is not None and (len(value) != 1 or not value.isascii() or value in "\r\n"):
+                raise ConfigurationError(
+                    f"{name} must be one ASCII sign other than a line end, got {value!r}."
+                )
+        if self.delimiter is not None and self.delimiter == self.quote:
+            raise ConfigurationError(f"delimiter and quote must differ, both are {self.quote!r}.")
+        for name, value, known in (
+            ("encoding", self.encoding, ENCODINGS),
+            ("decimal", self.decimal, get_args(Decimal)),
+            ("negative", self.negative, (None, "rest")),
+        ):
+            if value not in known:
+                raise ConfigurationError(f"{name} must be one of {listing(known)}, got {value!r}.")
+        names = self.column_names
+        if names is not None and self.header:
+            raise ConfigurationError(
+                "column_names are for a file without a header; set header=False, or leave them out."
+            )
+        if names is not None and len(set(names)) < len(names):
+            raise ConfigurationError(f"column_names must differ, got {listing(names, shown=9)}.")
+
+    def _check_roles(self) -> None:
+        """Hold the options about id, label and group to their rules."""
+        roles = [
+            name
+            for name in (self.id_column, self.label_column, self.group_column)
+            if name is not None
+        ]
+        if len(set(roles)) < len(roles):
+            raise ConfigurationError(
+                f"id_column, label_column and group_column must differ, got {listing(roles)}."
+            )
+        if self.label_column is None and not (self.positive is None and self.negative is None):
+            raise ConfigurationError("positive and negative need a label_column; it is not set.")
+        if self.negative is not None and self.positive is None:
+            raise ConfigurationError("negative='rest' needs positive: all but which value?")
+
+    def _check_party(self, party: PartyName) -> None:
+        """The label party has a label column, the other party none."""
+        if party == LABEL_PARTY and self.label_column is None:
+            raise ConfigurationError(
+                f"{party}, file {self.path}: label_column must name the label. Set label_column."
+            )
+        if party == NON_LABEL_PARTY and self.label_column is not None:
+            raise ConfigurationError(
+                f"{party}, file {self.path}: label_column must not be set, as only the label party "
+                f"has labels, but it is {self.label_column!r}. Leave it out."
+            )
+
+
+def _require_file(path: Path, message: FileMessage) -> None:
+    """Refuse a path that leads to no file; names files beside it that are called alike."""
+    if path.is_file():
+        return
+    if path.is_dir():
+        raise message.error("must be one file, but is a folder. Give the file in it.")
+    if path.exists():
+        raise message.error("must be a regular file, as it may be read twice. Save it as one.")
+    beside = path.parent
+    if not beside.is_dir():
+        raise message.error(f"does not exist, nor does the folder {beside}. Mend the path.")
+    near = nearest(path.name, (entry.name for entry in beside.iterdir()))
+    raise message.error(
+        "does not exist. " + (f"Did you mean {listing(near)}?" if near else "Mend the path.")
+    )
