@@ -19,20 +19,15 @@ ATTACKS = Registry(
     {
         "norm": Attack(norm_attack),
         "cosine": Attack(cosine_attack),
-        "majority_count": Attack(majority_count_attack),
-        "tail_energy": Attack(tail_energy),
-        "first_component": Attack(first_component),
+        "majority_count": Attack(majority_count_attack, oriented=False),
+        "tail_energy": Attack(tail_energy, oriented=False),
+        "first_component": Attack(first_component, oriented=False),
     },
 )
 """Every known attack by the name that commands and reports use."""
 
-UNORIENTED = frozenset({"majority_count", "tail_energy", "first_component"})
-"""Attacks that separate the classes but may turn round between batches: which class is on top
-depends on the batch's counts, variances or skewness. An average over visits aligns them first."""
-
 __all__ = [
     "ATTACKS",
-    "UNORIENTED",
     "Attack",
     "SideKnowledge",
     "VisitAverage",

@@ -35,6 +35,10 @@ class Attack:
 
     function: Callable[..., Tensor]
     """Returns a score for each example, ``(examples,)``; higher means "more likely positive"."""
+    oriented: bool = True
+    """False for an attack that separates the classes but may turn round from batch to batch,
+    since the class on top depends on the batch's counts, variances or skewness. An average over
+    visits aligns its scores first."""
 
     def __post_init__(self) -> None:
         for name in self._parameters:

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from cutlayer.attacks import UNORIENTED, Attack, SideKnowledge, VisitAverage
+from cutlayer.attacks import Attack, SideKnowledge, VisitAverage
 from cutlayer.audits.findings import Layer
 from cutlayer.audits.hints import Hint
 from cutlayer.audits.truth import Truth
@@ -78,7 +78,7 @@ class AttackTally:
         self.target: Target = "labels" if truth.canaries is None else "canaries"
         self._attack = attack
         self._labels, self._audited = truth.labels, truth.audited
-        self._average = VisitAverage(len(truth), oriented=name not in UNORIENTED)
+        self._average = VisitAverage(len(truth), oriented=attack.oriented)
         self._averaged_batches = 0
         self._epoch: int | None = None
         self._epoch_scores = torch.full((len(truth),), torch.nan, dtype=torch.float64)

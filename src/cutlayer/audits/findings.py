@@ -21,7 +21,7 @@ to the output of its first trainable layer."""
 class _Record(BaseModel):
     """A frozen part of the document; unknown fields are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Bound(_Record):
@@ -149,7 +149,9 @@ class Findings(_Record):
     curves: list[LeakCurve]
     histograms: list[ClassHistogram]
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, populate_by_name=True
+    )
 
 
 def read_findings(path: Path) -> Findings:
@@ -174,5 +176,5 @@ def read_findings(path: Path) -> Findings:
 def write_findings(findings: Findings, path: Path) -> None:
     """Write the document whole or not at all."""
     partial = path.with_suffix(".partial")
-    partial.write_text(findings.model_dump_json(by_alias=True, indent=1))
+    partial.write_text(findings.model_dump_json(by_alias=True, indent=1), encoding="utf-8")
     partial.replace(path)

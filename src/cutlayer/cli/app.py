@@ -11,9 +11,9 @@ from rich.console import Console
 from cutlayer.audits.findings import read_findings, write_findings
 from cutlayer.cli.progress import ComparisonProgress
 from cutlayer.errors import ConfigurationError, CutlayerError, DataError
-from cutlayer.experiments.comparison import run_comparison
+from cutlayer.experiments.comparison import run_comparison, training_records
 from cutlayer.experiments.findings_of_run import findings_of_run
-from cutlayer.experiments.plan import Plan, make_plan, read_plan
+from cutlayer.experiments.plan import Plan, fitting_defaults, make_plan, read_plan
 from cutlayer.reports import print_table, write_page
 
 FINDINGS_FILE = "findings.json"
@@ -38,9 +38,12 @@ Protections = Annotated[
 ]
 Splits = Annotated[int, typer.Option(help="Trainings of each protection, on different splits.")]
 Epochs = Annotated[int, typer.Option(help="Passes over the training records.")]
-BatchSize = Annotated[int, typer.Option(help="Smallest batch.")]
+BatchSize = Annotated[int | None, typer.Option(help="Smallest batch. Default: up to 512.")]
 CutWidth = Annotated[int, typer.Option(help="Width of the activation that crosses.")]
-Coins = Annotated[int, typer.Option("--canaries", help="Records with a coin for a label; 0: none.")]
+Coins = Annotated[
+    int | None,
+    typer.Option("--canaries", help="Records with a coin for a label. Default: up to 1000."),
+]
 Seed = Annotated[
     int, typer.Option(help="Of splits, batch order and initial weights; not of noise.")
 ]
@@ -56,9 +59,9 @@ def demo(
     protection: Protections = None,
     splits: Splits = _DEFAULT.splits,
     epochs: Epochs = _DEFAULT.epochs,
-    batch_size: BatchSize = _DEFAULT.batch_size,
+    batch_size: BatchSize = None,
     cut_width: CutWidth = _DEFAULT.cut_width,
-    canaries: Coins = _DEFAULT.canaries,
+    canaries: Coins = None,
     seed: Seed = _DEFAULT.seed,
     out: Out = None,
 ) -> None:
@@ -75,9 +78,9 @@ def simulate(
     protection: Protections = None,
     splits: Splits = _DEFAULT.splits,
     epochs: Epochs = _DEFAULT.epochs,
-    batch_size: BatchSize = _DEFAULT.batch_size,
+    batch_size: BatchSize = None,
     cut_width: CutWidth = _DEFAULT.cut_width,
-    canaries: Coins = _DEFAULT.canaries,
+    canaries: Coins = None,
     seed: Seed = _DEFAULT.seed,
     out: Out = None,
 ) -> None:
@@ -113,15 +116,11 @@ def report(run: RunFolder) -> None:
 def main() -> None:
     """Entry point: errors of ours become one message and an exit status."""
     try:
-        app(standalone_mode=False)
-    except typer.Exit as stop:
-        sys.exit(stop.exit_code)
+        app()  # typer ends the process itself, with 2 after a wrong argument
     except (ConfigurationError, DataError) as error:
         _complain(str(error), _USAGE)
     except CutlayerError as error:
         _complain(str(error), _FAILED)
-    except (KeyboardInterrupt, typer.Abort):
-        _complain("Interrupted.", _INTERRUPTED)
 
 
 def _plan(
@@ -129,22 +128,23 @@ def _plan(
     protection: list[str] | None,
     splits: int,
     epochs: int,
-    batch_size: int,
+    batch_size: int | None,
     cut_width: int,
-    canaries: int,
+    canaries: int | None,
     seed: int,
     *,
     simulated: bool,
 ) -> Plan:
     """The plan that the options describe."""
+    defaults = fitting_defaults(training_records(data, folds=_DEFAULT.folds))
     return make_plan(
         data=data,
         protections=tuple(protection or _DEFAULT.protections),
         splits=splits,
         epochs=epochs,
-        batch_size=batch_size,
+        batch_size=defaults["batch_size"] if batch_size is None else batch_size,
         cut_width=cut_width,
-        canaries=canaries,
+        canaries=defaults["canaries"] if canaries is None else canaries,
         seed=seed,
         simulated=simulated,
     )

@@ -8,8 +8,8 @@ from typing import Protocol
 import torch
 
 from cutlayer.audits import ReleaseRecorder
-from cutlayer.data import DATASETS, PartyTable
-from cutlayer.errors import ConnectionLostError, DataError
+from cutlayer.data import DATASETS, PartyTable, Split
+from cutlayer.errors import ConfigurationError, ConnectionLostError, DataError
 from cutlayer.experiments.channel import Channel, PeerProcess, PeerThread
 from cutlayer.experiments.plan import ALONE, Plan, Training, keep_plan
 from cutlayer.experiments.result import read_result, result_of, write_result
@@ -24,6 +24,11 @@ class Watcher(ProgressObserver, ReleaseObserver, Protocol):
 
     def on_training(self, training: Training, done: int, total: int) -> None:
         """``training`` begins; ``done`` of ``total`` trainings are finished."""
+
+
+def training_records(data: str, *, folds: int) -> int:
+    """About how many records train when one of ``folds`` parts is kept for the test."""
+    return len(DATASETS[data]().label_party_table()) * (folds - 1) // folds
 
 
 def training_folder(run_folder: Path, training: Training) -> Path:
@@ -53,6 +58,7 @@ def run_comparison(plan: Plan, run_folder: Path, watcher: Watcher) -> None:
         CutlayerError: a training failed; what was done before is kept.
     """
     table = DATASETS[plan.data]().label_party_table()
+    _require_records(plan, table)
     keep_plan(plan, run_folder)
     torch.set_num_threads(1)
     waiting = pending(plan, run_folder)
@@ -64,6 +70,19 @@ def run_comparison(plan: Plan, run_folder: Path, watcher: Watcher) -> None:
             done = len(plan.trainings) - len(pending(plan, run_folder))
             watcher.on_training(training, done, len(plan.trainings))
             _run(plan, training, table, training_folder(run_folder, training), channel, watcher)
+
+
+def _require_records(plan: Plan, table: PartyTable) -> None:
+    """Refuse settings that the data set is too small for, before anything is written."""
+    training = min(
+        len(Split.by_fold(table.ids, seed=plan.seed, folds=plan.folds, test_fold=fold).train)
+        for fold in range(plan.splits)
+    )
+    for option, wanted in (("--batch-size", plan.batch_size), ("--canaries", plan.canaries)):
+        if wanted > training:
+            raise ConfigurationError(
+                f"{option}: at most {training}, the training records of {plan.data}, got {wanted}."
+            )
 
 
 def _channel(plan: Plan, run_folder: Path) -> Channel:

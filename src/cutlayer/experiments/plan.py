@@ -142,14 +142,26 @@ class Plan(BaseModel):
         return Training(spec, split, coins, self.epochs, audited, name)
 
 
+def fitting_defaults(training_records: int) -> dict[str, int]:
+    """Batch size and number of canaries where nobody chose them: as large as the data carry.
+
+    At least four batches an epoch, and at most a quarter of the training records as canaries.
+    """
+    quarter = max(training_records // 4, 2)
+    return {
+        "batch_size": min(512, 1 << (quarter.bit_length() - 1)),
+        "canaries": min(1000, quarter),
+    }
+
+
 def make_plan(**settings: object) -> Plan:
-    """A plan from settings, each checked.
+    """A plan from settings, each checked; a setting of ``None`` is left to its default.
 
     Raises:
         ConfigurationError: a setting is unknown or breaks a rule; names it, the rule and the fix.
     """
     try:
-        plan = Plan.model_validate(settings)
+        plan = Plan.model_validate({k: v for k, v in settings.items() if v is not None})
     except ValidationError as error:
         first = error.errors()[0]
         option = "--" + "-".join(str(part) for part in first["loc"]).replace("_", "-")

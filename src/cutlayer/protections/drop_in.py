@@ -49,7 +49,9 @@ def protect(
         )
     check.binary_labels("labels", labels, examples=activation.shape[0])
     # A source for each call: a key that two forked processes shared would repeat its noise.
-    return _Protect.apply(activation, labels, protection, noise or SecretNoise())
+    return _Protect.apply(  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        activation, labels, protection, noise or SecretNoise()
+    )
 
 
 def protected_loss(

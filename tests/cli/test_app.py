@@ -1,0 +1,115 @@
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from cutlayer.cli import main
+
+
+@dataclass
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def cutlayer(tmp_path, monkeypatch, capsys):
+    """Run a command line in this process, inside an empty folder."""
+
+    def run(*arguments):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["cutlayer", *arguments])
+        monkeypatch.setenv("COLUMNS", "120")
+        with pytest.raises(SystemExit) as stop:
+            main()
+        said = capsys.readouterr()
+        return Done(stop.value.code or 0, said.out, said.err)
+
+    return run
+
+
+def test_simulate_audit_and_report(cutlayer, tmp_path):
+    options = [
+        "--data",
+        "breast-cancer",
+        "--protection",
+        "no_noise",
+        "--protection",
+        "max_norm",
+        "--splits",
+        "1",
+        "--epochs",
+        "2",
+        "--batch-size",
+        "64",
+        "--cut-width",
+        "8",
+        "--canaries",
+        "0",
+        "--out",
+        "run",
+    ]
+    done = cutlayer("simulate", *options)
+    assert done.returncode == 0, done.stderr
+    assert "simulation: noise is reproducible" in done.stdout
+    page, findings = tmp_path / "run" / "report.html", tmp_path / "run" / "findings.json"
+    first = findings.read_text()
+    page.unlink()
+    assert cutlayer("report", "run").returncode == 0
+    assert page.exists()
+    assert findings.read_text() == first
+    only = cutlayer("audit", "run", "--attack", "norm")
+    assert only.returncode == 0, only.stderr
+    assert '"attack":"cosine"' not in findings.read_text().replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["demo", "--data", "titanic"], ["titanic", "Known", "caravan"]),
+        (["demo", "--protection", "marvel:s=4"], ["marvel", "Known", "marvell"]),
+        (["demo", "--protection", "marvell:s=0"], ["marvell:s=0", "above 0"]),
+        (["demo", "--protection", "marvell"], ["exactly one of s"]),
+        (["demo", "--epochs", "0"], ["--epochs", "greater than or equal to 1"]),
+        (["demo", "--epochs", "many"], ["--epochs", "valid int"]),
+        (
+            ["demo", "--canaries", "9999", "--data", "breast-cancer", "--batch-size", "64"],
+            ["--canaries", "9999"],
+        ),
+        (["demo", "--batch-size", "9999"], ["--batch-size", "9999"]),
+        (["simulate", "--splits", "7"], ["--splits", "5"]),
+        (["audit", "nowhere"], ["nowhere", "plan.json"]),
+        (["report", "nowhere"], ["nowhere", "findings.json"]),
+        (["demo", "--colour", "red"], ["--colour"]),
+        (["train"], ["train"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else value,
+)
+def test_bad_arguments_give_one_message_exit_2_and_write_nothing(
+    cutlayer, arguments, told, tmp_path
+):
+    done = cutlayer(*arguments)
+    assert done.returncode == 2, (done.stdout, done.stderr)
+    for word in told:
+        assert word in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_help_names_every_command(cutlayer):
+    shown = cutlayer("--help").stdout
+    for command in ("demo", "simulate", "audit", "report"):
+        assert command in shown
+
+
+def test_the_installed_command_starts(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "cutlayer", "demo", "--epochs", "0"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "--epochs" in done.stderr
