@@ -11,7 +11,7 @@ import cutlayer
 SOURCE = Path(cutlayer.__file__).parent
 FIRST_ROW = {"check", "errors", "rng", "registry"}
 MAY_IMPORT = {
-    **{name: FIRST_ROW for name in FIRST_ROW},
+    **dict.fromkeys(FIRST_ROW, FIRST_ROW),
     "data": FIRST_ROW,
     "models": FIRST_ROW,
     "leakage": FIRST_ROW,

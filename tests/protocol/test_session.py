@@ -134,8 +134,8 @@ def test_the_peer_learns_a_word_of_fixed_size_and_no_more(sessions):
         sizes.add((header.payload_bytes, len(payload)))
     assert sizes == {(16, 16)}
     label.abort(ErrorCode.FAILED)
+    other.send_tensor(Kind.ACTIVATION, torch.ones(1, 1))
     with pytest.raises(PeerEndedError, match="error of its own"):
-        other.send_tensor(Kind.ACTIVATION, torch.ones(1, 1))
         other.receive_tensor(Kind.GRADIENT, Shape(1, 1))
 
 
