@@ -41,6 +41,10 @@ class CellRules:
             trimmed = frame.select(pl.when(plain).then(comma))["text"].alias(texts.name)
         return trimmed.cast(pl.Float64, strict=False)
 
+    def leading_zero(self, texts: pl.Series) -> pl.Series:
+        """Where a text begins with a 0 that its number does not need, as codes do (``01234``)."""
+        return texts.str.contains(r"^\s*0[0-9]").fill_null(value=False)
+
     def numbers(self, column: pl.Series) -> pl.Series:
         """A column that is stored as numbers, null where it holds a missing one."""
         gone = [number for text in self.missing if (number := _number(text)) is not None]
@@ -60,18 +64,21 @@ def as_text(column: pl.Series) -> pl.Series:
     """Every value as text; whole floats without a point, since they were whole numbers once."""
     if not column.dtype.is_float():
         return column.cast(pl.String)
-    whole = (column == column.floor()) & (column.abs() < _EXACT)
-    frame = pl.DataFrame({"value": column, "whole": whole})
+    frame = pl.DataFrame({"value": column, "whole": is_whole(column)})
     as_whole = pl.col("value").cast(pl.Int64, strict=False).cast(pl.String)
     texts = pl.when("whole").then(as_whole).otherwise(pl.col("value").cast(pl.String))
     return frame.select(texts.alias(column.name)).to_series()
 
 
+def is_whole(numbers: pl.Series) -> pl.Series:
+    """Where a float is a whole number that float64 tells from its neighbours."""
+    return (numbers == numbers.floor()) & (numbers.abs() < _EXACT)
+
+
 def compact(numbers: pl.Series) -> pl.Series:
     """The same numbers in the fewest bytes that hold them exactly: whole ones as integers."""
     if numbers.dtype.is_float():
-        whole = (numbers == numbers.floor()) & (numbers.abs() < _EXACT)
-        if not whole.all():
+        if not is_whole(numbers).all():
             return numbers
         numbers = numbers.cast(pl.Int64)
     return numbers.shrink_dtype()

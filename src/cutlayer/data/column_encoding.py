@@ -106,13 +106,14 @@ class CategoricalColumn:
 
         ``None`` where all training rows would fall into one slot.
         """
-        counts = column.cast(pl.String).drop_nulls().value_counts(name="times")
+        counts = column.alias("value").drop_nulls().value_counts(name="times")
         frequent = (
             counts.filter(pl.col("times") >= min_count)
-            .sort("times", column.name, descending=[True, False])
+            .cast({"value": pl.String})
+            .sort("times", "value", descending=[True, False])
             .head(max_categories)
         )
-        fitted = cls(column.name, tuple(frequent[column.name].to_list()))
+        fitted = cls(column.name, tuple(frequent["value"].to_list()))
         return fitted if len(np.unique(fitted.slot_of(column))) > 1 else None
 
     def encode(self, column: pl.Series) -> NDArray[np.float32]:
@@ -125,8 +126,13 @@ class CategoricalColumn:
     def slot_of(self, column: pl.Series) -> NDArray[np.int64]:
         """Which slot is 1 in each row, int64, shape ``(rows,)``: the last for all others."""
         other = len(self.categories)
-        slot = column.cast(pl.String).replace_strict(
-            list(self.categories), list(range(other)), default=other, return_dtype=pl.Int64
+        # A plain name: polars takes one such as "^n$" for a pattern.
+        slot = (
+            column.alias("cells")
+            .cast(pl.String)
+            .replace_strict(
+                list(self.categories), list(range(other)), default=other, return_dtype=pl.Int64
+            )
         )
         return slot.fill_null(other).to_numpy()
 
@@ -142,7 +148,8 @@ def numbers(column: pl.Series, *, party: PartyName) -> NDArray[np.float64]:
             f"{party}, column {column.name!r}: must hold numbers, as in training, but holds "
             f"{column.dtype}. Mend the values that are no numbers, or leave them empty."
         )
-    values = column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+    # A plain name: polars takes one such as "^n$" for a pattern.
+    values = column.alias("cells").cast(pl.Float64).fill_null(float("nan")).to_numpy()
     infinite = int(np.isinf(values).sum())
     if infinite:
         raise DataError(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from cutlayer.data.cell_values import CellRules, as_text, compact, is_text, joined
+from cutlayer.data.cell_values import CellRules, as_text, compact, is_text, is_whole, joined
 from cutlayer.data.column_choice import ColumnChoice, Kind
 from cutlayer.data.file_message import FileMessage
 from cutlayer.data.table_source import RowBatch, TableSource
@@ -50,14 +50,14 @@ class FeatureReader:
         self.name, self.kind, self._rules = name, kind, rules
         self.as_text = kind == "categorical"
         self.needs_second_pass = False
-        self.no_numbers, self.not_finite = Cells(), Cells()
+        self.no_numbers, self.not_finite, self.leading_zero = Cells(), Cells(), Cells()
         self.unusable: pl.DataType | None = None
         self._chunks: list[pl.Series] = []
         self._held_numbers = False
 
     def add(self, batch: RowBatch) -> None:
         """Take the column's cells from a batch."""
-        column = batch.frame[self.name]
+        column = _nameless(batch.frame[self.name])
         kind = column.dtype
         if kind == pl.Boolean and self.kind == "numeric":
             self._add_numbers(column.cast(pl.Int8), column, batch)
@@ -76,7 +76,7 @@ class FeatureReader:
     def column(self) -> pl.Series:
         """The whole column; call it once, it hands over the memory."""
         chunks, self._chunks = self._chunks, []
-        return joined(chunks)
+        return joined(chunks).alias(self.name)
 
     def _add_texts(self, texts: pl.Series, batch: RowBatch) -> None:
         """Take texts, as numbers if all of them are."""
@@ -93,15 +93,17 @@ class FeatureReader:
                 self._turn_to_text(texts)
                 return
         self._add_numbers(numbers, texts, batch)
+        if self._chunks[-1].dtype.is_integer():
+            self.leading_zero.add(self._rules.leading_zero(texts), texts, batch)
 
     def _add_numbers(self, numbers: pl.Series, cells: pl.Series, batch: RowBatch) -> None:
         """Take numbers; those that are not finite are counted and later refused."""
+        self._held_numbers = self._held_numbers or numbers.null_count() < len(numbers)
         if numbers.dtype.is_float():
             finite = numbers.is_finite()
             if not finite.all():
                 self.not_finite.add(~finite.fill_null(value=True), as_text(cells), batch)
                 numbers = numbers.set(~finite, None)
-        self._held_numbers = self._held_numbers or numbers.null_count() < len(numbers)
         self._chunks.append(compact(numbers))
 
     def _turn_to_text(self, texts: pl.Series) -> None:
@@ -120,12 +122,20 @@ class TextReader:
 
     def __init__(self, name: str, rules: CellRules, kind: type[pl.DataType]) -> None:
         self.name, self._rules, self._kind = name, rules, kind
-        self.missing = Cells()
+        self.missing, self.fractions = Cells(), Cells()
+        self.unusable: pl.DataType | None = None
         self._chunks: list[pl.Series] = []
 
     def add(self, batch: RowBatch) -> None:
         """Take the column's cells from a batch."""
-        texts = self._rules.texts(batch.frame[self.name])
+        column = _nameless(batch.frame[self.name])
+        kind = column.dtype
+        if kind.is_nested() or kind in (pl.Binary, pl.Object):
+            self.unusable = kind
+            return
+        texts = self._rules.texts(column)
+        if kind.is_float():
+            self.fractions.add(~is_whole(column).fill_null(value=True), texts, batch)
         if texts.null_count():
             self.missing.add(texts.is_null(), texts, batch)
         self._chunks.append(texts.cast(self._kind))
@@ -133,7 +143,7 @@ class TextReader:
     def column(self) -> pl.Series:
         """The whole column; call it once, it hands over the memory."""
         chunks, self._chunks = self._chunks, []
-        return joined(chunks)
+        return joined(chunks).alias(self.name)
 
 
 @dataclass(frozen=True)
@@ -146,8 +156,10 @@ class ReadColumns:
     categories."""
     features: tuple[pl.Series, ...]
     """Numbers, or categories; null where missing."""
-    half_numbers: Mapping[str, Cells]
-    """Columns that became categories although they hold numbers: the cells that are none."""
+    no_numbers: Mapping[str, Cells]
+    """Columns that became categories by inference: the cells of one batch that are no numbers."""
+    leading_zero: Mapping[str, Cells]
+    """Columns that became numbers by inference although some are written as codes are."""
     unusable: Mapping[str, pl.DataType]
     """Columns that are left out, since their kind can be neither."""
 
@@ -171,7 +183,7 @@ def read_columns(
             reader.start_again()
         _pass(source, late)
     for text_reader in texts.values():
-        _require_no_gap(text_reader, message)
+        _require_texts(text_reader, message, named=text_reader.name != choice.label_column)
     for reader in features.values():
         _require_numbers(reader, message)
     usable = [reader for reader in features.values() if reader.unusable is None]
@@ -179,8 +191,11 @@ def read_columns(
         rows=rows,
         texts={name: reader.column() for name, reader in texts.items()},
         features=tuple(reader.column() for reader in usable),
-        half_numbers={
-            reader.name: reader.no_numbers for reader in usable if reader.no_numbers.count
+        no_numbers={r.name: r.no_numbers for r in usable if r.as_text and r.no_numbers.count},
+        leading_zero={
+            r.name: r.leading_zero
+            for r in usable
+            if r.kind == "infer" and not r.as_text and r.leading_zero.count
         },
         unusable={
             reader.name: reader.unusable
@@ -208,8 +223,20 @@ def _pass(source: TableSource, readers: Mapping[str, TextReader | FeatureReader]
     return max(rows.values(), default=0)
 
 
-def _require_no_gap(reader: TextReader, message: FileMessage) -> None:
-    """Refuse an id, label or group column with a missing value."""
+def _require_texts(reader: TextReader, message: FileMessage, *, named: bool) -> None:
+    """Refuse an id, label or group column with a gap, and what names no record for sure."""
+    if reader.unusable is not None:
+        raise message.error(
+            f"must hold texts or numbers, but holds {reader.unusable}. Name another column.",
+            column=reader.name,
+        )
+    bad = reader.fractions
+    if named and bad.count:
+        raise message.error(
+            f"must hold texts or whole numbers below 2**53, but {bad.first}{_others(bad)}. Store "
+            "the column as texts.",
+            column=reader.name,
+        )
     gap = reader.missing
     if gap.count:
         raise message.error(
@@ -244,9 +271,14 @@ def _require_numbers(reader: FeatureReader, message: FileMessage) -> None:
         )
 
 
+def _nameless(column: pl.Series) -> pl.Series:
+    """The column under a plain name: polars takes a name such as ``^n$`` for a pattern."""
+    return column.alias("cells")
+
+
 def _places(cells: Cells) -> str:
     """The first places, and that there are more."""
-    return ", ".join(cells.places) + (" ..." if cells.count > len(cells.places) else "")
+    return ", ".join(cells.places) + (" and others" if cells.count > len(cells.places) else "")
 
 
 def _others(cells: Cells) -> str:

@@ -13,6 +13,7 @@ from cutlayer.data.record_blocks import BLOCK_BYTES, Encoding, RecordBlock, reco
 from cutlayer.data.row_structure import CheckedRows, checked_rows, rows_look_whole
 from cutlayer.data.table_source import RowBatch
 from cutlayer.data.text_layout import looks_like_data, text_layout
+from cutlayer.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class DelimitedText:
         return f" The columns were split at {self.delimiter!r}."
 
     def batches(self, columns: Sequence[str]) -> Iterator[RowBatch]:
-        """Every row of these columns as texts, ``null`` for an empty cell, block by block.
+        """Every row of these columns as texts, block by block; an empty cell is null or "".
 
         Raises:
             DataError: a row has more or fewer fields than there are columns, a quote is wrong, or
@@ -153,11 +154,17 @@ class DelimitedText:
         try:
             frame = self._parsed(rows.data, taken)
         except PolarsError as error:
-            raise self._message.error(
-                f"the rows from line {block.first_line} on must be a delimited text, but: "
-                f"{str(error).splitlines()[0]}. Check delimiter and quote."
-            ) from error
+            raise self._unreadable(block, str(error).splitlines()[0]) from error
+        if frame.height != rows.rows:
+            raise self._unreadable(block, f"{rows.rows} rows were read as {frame.height}")
         return RowBatch(frame, _place_in(rows)), rows.blank_lines
+
+    def _unreadable(self, block: RecordBlock, why: str) -> DataError:
+        """The error for rows in whose structure we find no fault, while polars does."""
+        return self._message.error(
+            f"the rows from line {block.first_line} on must be a delimited text, but: {why}. Check "
+            "delimiter and quote."
+        )
 
     def _parsed(self, data: bytes, taken: dict[int, str]) -> pl.DataFrame:
         """Whole rows through polars; columns go by position, since names may be anything."""

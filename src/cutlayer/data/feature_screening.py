@@ -34,6 +34,7 @@ def reason_to_drop(column: pl.Series, kind: Kind) -> str | None:
         column: numbers or categories, null where missing.
         kind: what the user says about it.
     """
+    column = column.alias("cells")
     present = len(column) - column.null_count()
     if present == 0:
         return "all of its cells are empty"
@@ -69,8 +70,8 @@ def mostly_numbers(column: pl.Series, other: Cells, rules: CellRules) -> str | N
         other: the cells that are no numbers.
         rules: how a number is written.
     """
-    counts = column.drop_nulls().value_counts(name="rows")
-    texts = counts[column.name].cast(pl.String)
+    counts = column.alias("value").drop_nulls().value_counts(name="rows")
+    texts = counts["value"].cast(pl.String)
     numbers = rules.numbers_from(texts).is_not_null()
     share = float(counts["rows"].filter(numbers).sum()) / max(1, len(column) - column.null_count())
     if share < _MOSTLY:

@@ -51,7 +51,7 @@ def column_giveaway(column: pl.Series, labels: NDArray[np.int64]) -> str | None:
     rows = _spread(labels)
     if rows is None:
         return None
-    picked, label = column.gather(rows), labels[rows]
+    picked, label = column.alias("cells").gather(rows), labels[rows]
     if picked.dtype.is_numeric():
         auc = _score_auc(picked, label)
         if auc > THRESHOLD:

@@ -70,16 +70,16 @@ def labels_from(
             column=name,
         )
     texts = [text for text in column.unique().cast(pl.String) if _value(text) == wanted]
-    is_positive = column.cast(pl.String).is_in(texts)
+    is_positive = column.is_in(texts)
     labels = torch.from_numpy(is_positive.cast(pl.Int64).to_numpy(writable=True))
     return labels, _made(values, wanted)
 
 
 def _counted_values(column: pl.Series) -> dict[str, int]:
     """The different values, most frequent first, and their rows."""
-    counts = column.value_counts(name="rows").sort("rows", column.name, descending=[True, False])
+    counts = column.alias("value").value_counts(name="rows").cast({"value": pl.String})
     values: dict[str, int] = {}
-    for text, rows in counts.with_columns(pl.col(column.name).cast(pl.String)).iter_rows():
+    for text, rows in counts.sort("rows", "value", descending=[True, False]).iter_rows():
         values[_value(text)] = values.get(_value(text), 0) + rows
     return values
 

@@ -49,7 +49,7 @@ class PartyTable:
     tear them apart. ``None`` where each record stands for itself."""
 
     def __post_init__(self) -> None:
-        ids = TextSequence(self.ids)
+        ids = self.ids if isinstance(self.ids, TextSequence) else TextSequence(self.ids)
         object.__setattr__(self, "ids", ids)
         repeated = ids.repeated()
         if repeated:

@@ -21,6 +21,7 @@ class CheckedRows:
     """A block without blank lines, whose rows all have the same number of fields."""
 
     data: bytes
+    rows: int
     line_of: Callable[[int], int]
     """Line of the file on which a row of this block begins."""
     blank_lines: int
@@ -68,6 +69,7 @@ def checked_rows(
     starts = shape.starts[filled]
     return CheckedRows(
         data=shape.without_blank_lines(),
+        rows=len(starts),
         line_of=lambda row: block.line_at(int(starts[row])),
         blank_lines=int(shape.blank.sum()),
     )

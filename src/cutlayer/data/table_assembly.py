@@ -73,14 +73,22 @@ class TableAssembly:
         kept = []
         for column in self.columns.features:
             reason = reason_to_drop(column, self.choice.features[column.name])
+            other = self.columns.no_numbers.get(column.name)
+            doubt = None if other is None else mostly_numbers(column, other, self.rules)
             if reason is not None:
-                self._note(f"left out, because {reason}.", column.name)
+                cause = "" if doubt is None else f" It is {doubt}"
+                self._note(f"left out, because {reason}.{cause}", column.name)
                 continue
             kept.append(column)
-            other = self.columns.half_numbers.get(column.name)
-            doubt = None if other is None else mostly_numbers(column, other, self.rules)
             if doubt is not None:
                 self._note(doubt, column.name)
+            code = self.columns.leading_zero.get(column.name)
+            if code is not None:
+                self._note(
+                    f"read as numbers, though {code.first}, as codes begin. List it under "
+                    "categorical if it holds codes, or under numeric if not.",
+                    column.name,
+                )
         if self.message.party == NON_LABEL_PARTY and not kept:
             raise self.message.error(
                 "must hold a column to learn from, but none is left. Look at the options keep and "

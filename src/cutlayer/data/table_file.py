@@ -122,6 +122,11 @@ class TableFile:
         message = FileMessage(party, self.path)
         source = self._source(message)
         choice = self._column_rules().applied_to(source.names, message, source.hint)
+        if party == NON_LABEL_PARTY and not choice.features:
+            raise message.error(
+                f"must hold a column to learn from, but of {listing(source.names)} the options "
+                "leave none. Look at keep and drop."
+            )
         rules = CellRules(self.missing, self.strip, self.decimal)
         columns = read_columns(source, choice, message, rules)
         assembly = TableAssembly(columns, choice, rules, message, list(source.notices))

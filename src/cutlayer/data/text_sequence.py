@@ -25,7 +25,7 @@ class TextSequence(Sequence[str]):
     ('a', 'c', 3, True)
     """
 
-    __slots__ = ("_series",)
+    __slots__ = ("_repeated", "_series")
 
     def __init__(self, texts: "Iterable[str] | pl.Series" = ()) -> None:
         if isinstance(texts, TextSequence):
@@ -37,6 +37,7 @@ class TextSequence(Sequence[str]):
                 f"{series.null_count()} nulls."
             )
         self._series = series.alias("")
+        self._repeated: tuple[str, ...] | None = None
 
     @property
     def series(self) -> pl.Series:
@@ -53,6 +54,12 @@ class TextSequence(Sequence[str]):
         Compares 8 bytes of hash in place of the texts, and then only those whose hashes collide,
         so that 10 million ids need 160 MB for a moment and not 1.3 GB.
         """
+        if self._repeated is None:
+            self._repeated = self._found_repeated()
+        return self._repeated
+
+    def _found_repeated(self) -> tuple[str, ...]:
+        """The texts whose hash repeats, and of these the ones that do."""
         hashes = self._series.hash().to_numpy()
         ascending = np.sort(hashes)
         twice = np.unique(ascending[1:][ascending[1:] == ascending[:-1]])
