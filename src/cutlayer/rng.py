@@ -19,6 +19,7 @@ from typing_extensions import override
 _KEY_BYTES = 32
 _WORD_BYTES = 8
 _BLOCK_PAIRS = 16384
+_DROPPED_BITS = np.uint64(11)
 
 Words: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.uint64]]"
 """Uniform random 64-bit words."""
@@ -59,11 +60,10 @@ class SecretNoise(NoiseSource):
 
     def __init__(self) -> None:
         self._draw_key()
-        # Key stream and intermediate values of one block, reused: fresh memory costs more than
-        # the arithmetic, and a block of this size stays in the processor's cache.
+        # Memory of one block, used again: fresh memory costs more than the arithmetic, and a
+        # block of this size stays in the processor's cache.
         self._zeros = memoryview(bytes(2 * _BLOCK_PAIRS * _WORD_BYTES))
-        self._words = np.empty(2 * _BLOCK_PAIRS, dtype="<u8")
-        self._work = torch.empty(2 * _BLOCK_PAIRS, dtype=torch.float64)
+        self._block = _Block(_BLOCK_PAIRS)
 
     @override
     def normal(self, *shape: int, device: torch.device | str = "cpu") -> Tensor:
@@ -71,13 +71,10 @@ class SecretNoise(NoiseSource):
             self._draw_key()  # a fork holds the parent's key and would repeat its noise
         count = math.prod(shape)
         normals = torch.empty(count + count % 2, dtype=torch.float64)
-        for start in range(0, len(normals), 2 * _BLOCK_PAIRS):
-            block = normals[start : start + 2 * _BLOCK_PAIRS]
-            words = self._words[: len(block)]
-            size = len(block) * _WORD_BYTES
-            self._stream.update_into(self._zeros[:size], words.view(np.uint8).data)
-            pairs = len(block) // 2
-            box_muller(words[:pairs], words[pairs:], out=block, work=self._work[: len(block)])
+        for part in normals.split(2 * _BLOCK_PAIRS):
+            block = self._block if len(part) == 2 * _BLOCK_PAIRS else _Block(len(part) // 2)
+            self._stream.update_into(self._zeros[: len(part) * _WORD_BYTES], block.bytes)
+            block.normals_into(part)
         return normals[:count].reshape(shape).to(device)
 
     def _draw_key(self) -> None:
@@ -107,40 +104,43 @@ class SeededNoise(NoiseSource):
         return f"SeededNoise({self._seed})"
 
 
-def box_muller(
-    radius_words: Words,
-    angle_words: Words,
-    *,
-    out: Tensor | None = None,
-    work: Tensor | None = None,
-) -> Tensor:
+def box_muller(radius_words: Words, angle_words: Words) -> Tensor:
     r"""Turn pairs of uniform 64-bit words into pairs of standard normals.
 
     .. math:: u = (\lfloor w / 2^{11} \rfloor + 1)\, 2^{-53} \in (0, 1], \quad
               z = \sqrt{-2 \ln u}\,(\cos 2\pi t, \sin 2\pi t)
 
     Args:
-        radius_words: words for u, uint64, shape ``(pairs,)``; overwritten if ``work`` is given.
-        angle_words: words for t in [0, 1), uint64, shape ``(pairs,)``; overwritten likewise.
-        out: where to write the normals, float64, shape ``(2 * pairs,)``.
-        work: memory for intermediate values, float64, shape ``(2 * pairs,)``.
+        radius_words: words for u, uint64, shape ``(pairs,)``.
+        angle_words: words for t in [0, 1), uint64, shape ``(pairs,)``.
 
     Returns:
         Normals, float64, shape ``(2 * pairs,)``: all cosines, then all sines. Always finite.
 
     Source: Box and Muller (1958), "A Note on the Generation of Random Normal Deviates".
     """
-    pairs = len(radius_words)
-    normals = torch.empty(2 * pairs, dtype=torch.float64) if out is None else out
-    if work is None:
-        work = torch.empty(2 * pairs, dtype=torch.float64)
-        radius_words, angle_words = radius_words.copy(), angle_words.copy()
-    radius, angle = work[:pairs], work[pairs:]
-    for words, value in ((radius_words, radius), (angle_words, angle)):
-        np.right_shift(words, np.uint64(11), out=words)
-        value.copy_(torch.from_numpy(words.view(np.int64)))  # below 2**53: exact
-    radius.add_(1.0).mul_(2.0**-53).log_().mul_(-2.0).sqrt_()
-    angle.mul_(math.tau * 2.0**-53)
-    torch.cos(angle, out=normals[:pairs]).mul_(radius)
-    torch.sin(angle, out=normals[pairs:]).mul_(radius)
-    return normals
+    block = _Block(len(radius_words))
+    np.concatenate([radius_words, angle_words], out=block.words)
+    return block.normals_into(torch.empty(2 * len(radius_words), dtype=torch.float64))
+
+
+class _Block:
+    """Memory for the words of one block and for the numbers between them and the normals."""
+
+    def __init__(self, pairs: int) -> None:
+        self.words = np.empty(2 * pairs, dtype="<u8")
+        self.bytes = self.words.view(np.uint8).data
+        self._integers = torch.from_numpy(self.words.view(np.int64))
+        self._values = torch.empty(2 * pairs, dtype=torch.float64)
+        self._radius, self._angle = self._values[:pairs], self._values[pairs:]
+
+    def normals_into(self, out: Tensor) -> Tensor:
+        """Write the normals of the words, radii first; the words are used up."""
+        np.right_shift(self.words, _DROPPED_BITS, out=self.words)
+        self._values.copy_(self._integers)  # below 2**53: exact
+        self._radius.add_(1.0).mul_(2.0**-53).log_().mul_(-2.0).sqrt_()
+        self._angle.mul_(math.tau * 2.0**-53)
+        pairs = len(self._radius)
+        torch.cos(self._angle, out=out[:pairs]).mul_(self._radius)
+        torch.sin(self._angle, out=out[pairs:]).mul_(self._radius)
+        return out

@@ -1,11 +1,13 @@
 """The Marvell protection: noise shaped so that the two classes of gradients look alike."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
 from typing_extensions import override
 
 from cutlayer import check
@@ -15,6 +17,7 @@ from cutlayer.leakage.sum_kl import sum_kl
 from cutlayer.leakage.sum_kl_bounds import leak_auc_bound
 from cutlayer.protections.base import GradientProtection, check_batch, require_finite
 from cutlayer.protections.batch_statistics import AveragedStatistics, BatchStatistics
+from cutlayer.protections.class_moments import Moments, class_moments, gathered, row_blocks
 from cutlayer.protections.marvell_solver import (
     MarvellNoise,
     goal_sum_kl,
@@ -24,7 +27,7 @@ from cutlayer.protections.marvell_solver import (
 from cutlayer.rng import NoiseSource
 
 _WEAKEST = 0.01
-"""Least power of a target, in squared gaps: no row leaves bare because a goal is easily met."""
+"""Least power under a goal, in squared gaps: a zero row is masked however easily it is met."""
 _GOALS = ("max_leak_auc", "max_sum_kl", "min_error")
 
 
@@ -33,6 +36,7 @@ class _Memory:
 
     def __init__(self) -> None:
         self.averages = AveragedStatistics()
+        self.gather: Callable[[Moments], Moments] = lambda moments: moments
         self.largest_sum_kl: float | None = None
 
 
@@ -43,9 +47,8 @@ class Marvell(GradientProtection):
     With :math:`\Delta` the gap between the class means and :math:`e = \Delta / \lVert\Delta\rVert`,
     a row of class c leaves as
 
-    .. math:: \tilde g = g + \sqrt{\lambda_1^{(c)}}\, \xi\, e
-              + \sqrt{\lambda_2^{(c)}}\, (I - e e^\top)\, \eta,
-              \qquad \xi \sim N(0, 1),\ \eta \sim N(0, I_d).
+    .. math:: \tilde g = g + \left( \sqrt{\lambda_2^{(c)}}\, (I - e e^\top)
+              + \sqrt{\lambda_1^{(c)}}\, e e^\top \right) \xi, \qquad \xi \sim N(0, I_d).
 
     The four variances minimise sumKL under a mean power P
     (:func:`~cutlayer.protections.marvell_solver.solve_marvell`); P is ``s`` squared gaps, or the
@@ -109,6 +112,21 @@ class Marvell(GradientProtection):
         name = next(name for name in ("s", *_GOALS) if getattr(self, name) is not None)
         return f"{name}={getattr(self, name):g}"
 
+    def share_statistics(self, group: distributed.ProcessGroup | None = None) -> None:
+        """From now on describe the classes by the rows of all ranks of a group together.
+
+        For data-parallel training inside the label party: each rank perturbs its own rows, with
+        the noise of the whole batch. ``perturb`` and ``prime`` become collective calls.
+
+        Args:
+            group: ranks that share a batch; by default all.
+
+        Raises:
+            RuntimeError: torch.distributed was not initialised.
+        """
+        distributed.get_world_size(group)
+        self._memory.gather = partial(gathered, group=group)
+
     @override
     def prime(self, gradient: Tensor, labels: Tensor) -> None:
         """Seed the averages with the weight of one row for each class; ``batch`` needs no seed.
@@ -122,18 +140,24 @@ class Marvell(GradientProtection):
             ProtectionError: NaN or infinity in the gradient.
         """
         check_batch(gradient, labels)
-        self._memory.averages.prime(gradient.double(), labels)
+        moments = class_moments(gradient, labels)
+        self._memory.averages.prime(self._memory.gather(moments))
 
     @override
     def perturb(self, gradient: Tensor, labels: Tensor, *, noise: NoiseSource) -> Tensor:
-        check_batch(gradient, labels)
-        exact = gradient.double()  # float32 squares underflow below 1e-19
-        statistics = self._describe(exact, labels)
+        check.matrix("gradient", gradient)
+        check.binary_labels("labels", labels, examples=gradient.shape[0])
+        largest = gradient.abs().amax(dim=1)  # NaN passes through
+        if not bool(largest.isfinite().all()):
+            require_finite(gradient, "the gradient before protection")
+        moments = class_moments(gradient, labels)
+        statistics = self._describe(self._memory.gather(moments))
         variances = self._optimise(statistics)
         if max(variances.along_pos, variances.along_neg) == 0:
-            _require_equal_rows(exact)
-        perturbed = _add_noise(exact, labels, statistics, variances, noise).to(gradient.dtype)
-        require_finite(perturbed, "the gradient after marvell noise")
+            _require_equal_rows(gradient)
+        perturbed = _add_noise(gradient, labels, largest == 0, statistics, variances, noise)
+        if not math.isfinite(sum(torch.stack(torch.aminmax(perturbed)).tolist())):
+            require_finite(perturbed, "the gradient after marvell noise")
         self._remember(statistics, variances)
         return perturbed
 
@@ -164,11 +188,11 @@ class Marvell(GradientProtection):
             max_sum_kl=self.max_sum_kl, max_leak_auc=self.max_leak_auc, min_error=self.min_error
         )
 
-    def _describe(self, gradient: Tensor, labels: Tensor) -> BatchStatistics:
+    def _describe(self, moments: Moments) -> BatchStatistics:
         """Class statistics for this batch."""
         if self.statistics == "batch":
-            return BatchStatistics.of_batch(gradient, labels)
-        return self._memory.averages.observe(gradient, labels)
+            return BatchStatistics.plain(moments)
+        return self._memory.averages.observe(moments)
 
     def _optimise(self, statistics: BatchStatistics) -> MarvellNoise:
         """The four noise variances for these statistics."""
@@ -206,25 +230,29 @@ class Marvell(GradientProtection):
 def _add_noise(
     gradient: Tensor,
     labels: Tensor,
+    is_zero: Tensor,
     statistics: BatchStatistics,
     variances: MarvellNoise,
     source: NoiseSource,
 ) -> Tensor:
-    """Draw for the whole batch and scale by class: the work must not depend on the labels."""
+    """Draw for every row alike and scale by class: the work must not depend on the labels."""
     direction = _direction(statistics.mean_gap)
     along = _deviations(variances.along_neg, variances.along_pos, gradient)
     across = _deviations(variances.across_neg, variances.across_pos, gradient)
     row_class = (labels == 1).to(device=gradient.device, dtype=torch.int64)
     # Zeros stay recognisable zeros where their own class gets no noise.
-    bare = (gradient == 0).all(dim=1) & (along[row_class] == 0)
+    bare = is_zero & (along[row_class] == 0)
     row_class = torch.where(bare, 1 - row_class, row_class)
-    along_draw = source.normal(gradient.shape[0], 1, device=gradient.device)
-    across_draw = source.normal_like(gradient)
-    across_row = across[row_class][:, None]
-    on_line = along[row_class][:, None] * along_draw - across_row * (
-        across_draw @ direction[:, None]
-    )
-    return gradient + across_row * across_draw + on_line * direction
+    across_row = across[row_class]
+    stretch_row = along[row_class] - across_row
+    perturbed = torch.empty_like(gradient)
+    for block in row_blocks(gradient):
+        clean = gradient[block].double()
+        draw = source.normal_like(clean)
+        stretch = stretch_row[block] * (draw @ direction)
+        draw.mul_(across_row[block][:, None]).addr_(stretch, direction).add_(clean)
+        perturbed[block] = draw
+    return perturbed
 
 
 def _deviations(of_negatives: float, of_positives: float, like: Tensor) -> Tensor:

@@ -1,0 +1,157 @@
+"""Weighted means and spreads of the two classes of gradients, which merge exactly."""
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import torch
+from torch import Tensor, distributed
+
+_NEGLIGIBLE = 1e-9
+_BLOCK_VALUES = 32768
+"""Values of a gradient that are worked on at once on a CPU: in float64 they stay in its cache."""
+
+
+@dataclass(frozen=True)
+class ClassMoments:
+    r"""Weighted mean and spread of the gradients of one class, in float64.
+
+    With row weights w: ``weight`` is :math:`W = \sum w`, ``weight_squared`` is
+    :math:`W_2 = \sum w^2`, ``scatter`` is :math:`\sum w \lVert g - \bar g \rVert^2`. Moments of
+    disjoint sets of rows (batches, ranks) are merged exactly by :meth:`merged`.
+    """
+
+    weight: float
+    weight_squared: float
+    mean: Tensor
+    scatter: float
+
+    @property
+    def variance(self) -> float | None:
+        r"""Unbiased mean coordinate variance, :math:`\mathrm{scatter} / (d (W - W_2 / W))`.
+
+        ``None`` where a single row leaves no spread to look at.
+        """
+        if self.weight <= 0:
+            return None
+        freedom = self.weight - self.weight_squared / self.weight
+        if freedom <= _NEGLIGIBLE * self.weight:
+            return None
+        return self.scatter / (len(self.mean) * freedom)
+
+    @property
+    def mean_uncertainty(self) -> float:
+        r"""Expected squared error of ``mean`` for a variance of 1: :math:`d\, W_2 / W^2`."""
+        return len(self.mean) * self.weight_squared / self.weight**2
+
+    def merged(self, other: "ClassMoments") -> "ClassMoments":
+        """Moments of both sets of rows together.
+
+        Source: Chan, Golub and LeVeque (1979), "Updating Formulae and a Pairwise Algorithm for
+        Computing Sample Variances".
+        """
+        weight = self.weight + other.weight
+        if weight == 0:
+            return self
+        step = other.mean - self.mean
+        distance = float(step.dot(step))
+        return ClassMoments(
+            weight=weight,
+            weight_squared=self.weight_squared + other.weight_squared,
+            mean=self.mean + other.weight / weight * step,
+            scatter=self.scatter + other.scatter + self.weight * (other.weight / weight) * distance,
+        )
+
+    def scaled(self, factor: float) -> "ClassMoments":
+        """The same rows with every weight multiplied by ``factor``."""
+        return replace(
+            self,
+            weight=self.weight * factor,
+            weight_squared=self.weight_squared * factor * factor,
+            scatter=self.scatter * factor,
+        )
+
+
+Moments: TypeAlias = tuple[ClassMoments, ClassMoments]
+"""Of the positives, and of the negatives."""
+
+
+def class_moments(gradient: Tensor, labels: Tensor) -> Moments:
+    """Moments of positives and of negatives in one batch, each row with weight 1.
+
+    The work is the same whatever the labels are. A class without rows has weight 0. Means first,
+    then spreads around them: a single pass would lose the digits of a spread far below its mean.
+
+    Args:
+        gradient: float, shape ``(examples, width)``; computed with in float64, since squares of
+            float32 underflow below 1e-19.
+        labels: 0 or 1, shape ``(examples,)``.
+
+    Returns:
+        ``(positives, negatives)``.
+    """
+    positive = (labels == 1).to(device=gradient.device, dtype=torch.float64)
+    member = torch.stack([positive, 1 - positive])
+    counts = member.sum(dim=1)
+    blocks = row_blocks(gradient)
+    work = torch.empty_like(gradient[blocks[0]], dtype=torch.float64)
+    sums = member.new_zeros(2, gradient.shape[1])
+    for block in blocks:
+        part = gradient[block]
+        sums.addmm_(member[:, block], work[: len(part)].copy_(part))
+    means = sums / counts.clamp(min=1)[:, None]
+    scatter = member.new_zeros(2)
+    for block in blocks:
+        part = gradient[block]
+        centred = work[: len(part)].copy_(part).addmm_(member[:, block].T, means, alpha=-1)
+        scatter.addmv_(member[:, block], centred.square_().sum(dim=1))
+    count_pos, count_neg, scatter_pos, scatter_neg = torch.cat([counts, scatter]).tolist()
+    return (
+        ClassMoments(count_pos, count_pos, means[0], scatter_pos),
+        ClassMoments(count_neg, count_neg, means[1], scatter_neg),
+    )
+
+
+def row_blocks(gradient: Tensor) -> list[slice]:
+    """Slices of rows to work on one after another.
+
+    On a CPU fresh memory costs more than the arithmetic, so work on what fits its cache; elsewhere
+    take all rows at once.
+    """
+    rows, width = gradient.shape
+    step = max(1, _BLOCK_VALUES // width) if gradient.device.type == "cpu" else rows
+    return [slice(start, start + step) for start in range(0, rows, step)]
+
+
+def gathered(moments: Moments, group: distributed.ProcessGroup | None = None) -> Moments:
+    """Moments of the rows of all ranks together: the same bits on every rank.
+
+    A collective call: every rank of ``group`` must make it.
+
+    Args:
+        moments: of this rank's rows.
+        group: of ranks that share a batch; by default all.
+
+    Raises:
+        RuntimeError: torch.distributed was not initialised.
+    """
+    packed = torch.cat([_packed(one) for one in moments])
+    ranks = [torch.empty_like(packed) for _ in range(distributed.get_world_size(group))]
+    distributed.all_gather(ranks, packed, group=group)
+    total: Moments | None = None
+    for values in ranks:  # in the order of ranks, so that rounding is the same everywhere
+        half = len(values) // 2
+        pair = (_unpacked(values[:half]), _unpacked(values[half:]))
+        total = pair if total is None else (total[0].merged(pair[0]), total[1].merged(pair[1]))
+    return moments if total is None else total
+
+
+def _packed(moments: ClassMoments) -> Tensor:
+    """Moments as one vector."""
+    numbers = [moments.weight, moments.weight_squared, moments.scatter]
+    return torch.cat([moments.mean.new_tensor(numbers), moments.mean])
+
+
+def _unpacked(values: Tensor) -> ClassMoments:
+    """The inverse of ``_packed``."""
+    weight, weight_squared, scatter = values[:3].tolist()
+    return ClassMoments(weight, weight_squared, values[3:], scatter)
