@@ -38,13 +38,13 @@ def adam(parameters):
     return torch.optim.Adam(parameters, lr=0.01)
 
 
-def make_bottom(columns, width=4):
-    return mlp([columns, 8, width], torch.Generator().manual_seed(1))
+def make_bottom(own, width=4):
+    return mlp([own.width, 8, width], torch.Generator().manual_seed(1))
 
 
-def make_top(name, cut_width, own_columns):
+def make_top(name, cut_width, own):
     seed = {"top": 2, "message_top": 3, "prediction_top": 4}[name]
-    return Top(cut_width, own_columns, [8], torch.Generator().manual_seed(seed))
+    return Top(cut_width, own.width, [8], torch.Generator().manual_seed(seed))
 
 
 def terms(**changes):
@@ -55,6 +55,7 @@ def terms(**changes):
         "epochs": 2,
         "batch_size": 32,
         "cut_width": 4,
+        "folds": 5,
         "seed": 5,
         **changes,
     }

@@ -11,7 +11,7 @@ from cutlayer.errors import (
     ProtectionError,
     TermsMismatchError,
 )
-from cutlayer.parties import LabelParty, Terms
+from cutlayer.parties import InputShape, LabelParty, Terms
 from cutlayer.protections import Isotropic, Marvell, MaxNorm, NoNoise, Residual
 from cutlayer.rng import SeededNoise
 from tests.parties.conftest import adam, make_bottom, make_top, run_pair, tables, terms
@@ -37,8 +37,8 @@ def monolithic(label_table, other_table, agreed):
     train_ids = [order[i] for i in agreed.train]
     x_own = Encoder.fit(own.ordered_by(train_ids)).encode(own)
     x = Encoder.fit(features.ordered_by(train_ids)).encode(features)
-    bottom = make_bottom(x.shape[1])
-    top = make_top("top", settings.cut_width, x_own.shape[1])
+    bottom = make_bottom(InputShape((x.shape[1],)))
+    top = make_top("top", settings.cut_width, InputShape((x_own.shape[1],)))
     optimizer = adam([*bottom.parameters(), *top.parameters()])
     schedule = BatchSchedule(len(agreed.train), settings.batch_size, settings.epochs, settings.seed)
     for _, _, positions in schedule:
@@ -111,6 +111,8 @@ def test_no_common_record_is_an_error_at_both_parties(pair):
         ("seed", 6),
         ("folds", 4),
         ("test_fold", 1),
+        ("validation_share", 0.2),
+        ("test_share", 0.3),
     ],
 )
 def test_different_terms_end_the_run_and_name_field_and_values(pair, field, value):
@@ -134,6 +136,9 @@ def test_terms_cover_every_field_that_both_parties_use():
         "seed",
         "folds",
         "test_fold",
+        "validation_share",
+        "test_share",
+        "grouped",
     }
     with pytest.raises(ValueError, match="test_fold"):
         terms(test_fold=5)
@@ -175,8 +180,8 @@ def test_labels_that_observers_see_are_those_of_the_records(pair):
 def test_residual_messages_do_not_depend_on_what_the_prediction_head_learns(pair):
     """The clean label reaches a message only through the noisy residual."""
 
-    def zero_prediction(name, cut_width, own_columns):
-        top = make_top(name, cut_width, own_columns)
+    def zero_prediction(name, cut_width, own):
+        top = make_top(name, cut_width, own)
         if name == "prediction_top":
             for parameter in top.parameters():
                 parameter.data.zero_()
@@ -237,7 +242,7 @@ def test_the_message_sizes_do_not_depend_on_labels(pair):
 def test_label_party_without_own_features_trains():
     label, other = tables(own_columns=0)
     top_half, _ = run_pair(label, other)
-    assert top_half.encoder.width == 0
+    assert top_half.inputs.shape.width == 0
 
 
 def test_label_party_alone_ignores_the_peer(pair):
@@ -245,7 +250,7 @@ def test_label_party_alone_ignores_the_peer(pair):
         pair[0], terms(), NoNoise(), make_top, adam, noise=SeededNoise(0)
     ).run_alone()
     assert (alone.releases, alone.rows) == (0, 0)
-    assert len(alone.test_logit) == len(alone.agreement.test)
+    assert len(alone.held_out_logit) == len(alone.agreement.held_out)
 
 
 def test_the_other_partys_table_cannot_be_the_label_party(pair):
@@ -255,7 +260,7 @@ def test_the_other_partys_table_cannot_be_the_label_party(pair):
 
 def test_a_bottom_of_another_width_is_named(pair):
     with pytest.raises(PeerEndedError) as caught:
-        run_pair(*pair, bottom=lambda columns: make_bottom(columns, width=7))
+        run_pair(*pair, bottom=lambda own: make_bottom(own, width=7))
     assert isinstance(caught.value.peer_error, ConfigurationError)
     assert "cut_width" in str(caught.value.peer_error)
 

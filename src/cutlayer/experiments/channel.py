@@ -137,7 +137,7 @@ class PeerThread(Channel):
             try:
                 party = build_non_label_party(self._plan, training, self._table, folder)
                 half = party.run(there)
-                save_half(folder / NON_LABEL_FOLDER, {"bottom": half.bottom}, half.encoder)
+                save_half(folder / NON_LABEL_FOLDER, {"bottom": half.bottom}, half.inputs.encoder)
             except BaseException as error:  # noqa: BLE001  (handed to the other thread)
                 self._failure = error
             finally:

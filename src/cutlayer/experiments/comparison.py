@@ -119,7 +119,7 @@ def _run(
         half = _run_with_peer(party, channel, training, folder)
     for recorder in recorders:
         recorder.close()
-    save_half(folder / LABEL_FOLDER, half.halves, half.encoder)
+    save_half(folder / LABEL_FOLDER, half.halves, half.inputs.encoder)
     share = _positive_share(table)
     write_result(result_of(plan, training, half, share, time.monotonic() - began), folder)
 

@@ -29,7 +29,7 @@ def run_peer(run_folder: Path, port: int) -> None:
         folder = training_folder(run_folder, training)
         party = build_non_label_party(plan, training, table, folder)
         half = party.run(connect("127.0.0.1", port, deadline=Deadlines().connect))
-        save_half(folder / NON_LABEL_FOLDER, {"bottom": half.bottom}, half.encoder)
+        save_half(folder / NON_LABEL_FOLDER, {"bottom": half.bottom}, half.inputs.encoder)
 
 
 def main() -> int:

@@ -63,8 +63,8 @@ def result_of(
         stage="none" if sends_nothing else training.protection.stage.value,
         split=training.split,
         canaries=training.canaries,
-        test_auc=half.evaluation.test_auc,
-        test_loss=half.evaluation.test_loss,
+        test_auc=half.test.auc,
+        test_loss=half.test.loss,
         releases=half.releases,
         rows=half.rows,
         one_release=_kept(training, 0 if sends_nothing else 1),
@@ -74,7 +74,7 @@ def result_of(
         only_at_label_party=half.agreement.only_here,
         only_at_non_label_party=half.agreement.only_there,
         positive_share=positive_share,
-        columns=half.encoder.width,
+        columns=half.inputs.shape.width,
         seconds=seconds,
     )
 

@@ -10,7 +10,7 @@ from cutlayer.audits import ReleaseRecorder
 from cutlayer.data import PartyTable
 from cutlayer.experiments.plan import Plan, Training
 from cutlayer.models import Top, mlp
-from cutlayer.parties import Agreement, Canaries, LabelParty, NonLabelParty
+from cutlayer.parties import Agreement, Canaries, InputShape, LabelParty, NonLabelParty
 from cutlayer.parties.observers import HalfObserver, ProgressObserver, ReleaseObserver
 from cutlayer.rng import NoiseSource, SecretNoise, SeededNoise
 from cutlayer.transcript import NonLabelHalfWriter
@@ -48,9 +48,9 @@ def build_label_party(
         recorders: the recorder of an audited training is put here once it exists; close it.
     """
 
-    def make_top(name: str, cut_width: int, own_columns: int) -> nn.Module:
+    def make_top(name: str, cut_width: int, own: InputShape) -> nn.Module:
         generator = plan.generator(training, name)
-        return Top(cut_width, own_columns, [plan.hidden_width], generator)
+        return Top(cut_width, own.width, [plan.hidden_width], generator)
 
     def make_observers(agreement: Agreement, canaries: Canaries) -> Sequence[ReleaseObserver]:
         recorder = ReleaseRecorder(
@@ -86,7 +86,7 @@ def build_non_label_party(
     return NonLabelParty(
         table,
         plan.terms(training),
-        lambda columns: make_bottom(plan, training, columns),
+        lambda own: make_bottom(plan, training, own.width),
         make_optimizer(plan),
         observers=make_observers if training.audited else None,
     )

@@ -1,9 +1,13 @@
 """The two parties of a run."""
 
+from cutlayer.parties.agreement import Agreement
 from cutlayer.parties.canaries import Canaries
+from cutlayer.parties.checkpoint import CheckpointStore
+from cutlayer.parties.compute import Compute
 from cutlayer.parties.evaluation import Evaluation
-from cutlayer.parties.handshake import Agreement
+from cutlayer.parties.inputs import Inputs, InputShape
 from cutlayer.parties.label_party import LabelParty, TopHalf
+from cutlayer.parties.ledger import Ledger
 from cutlayer.parties.non_label_party import BottomHalf, NonLabelParty
 from cutlayer.parties.observers import HalfObserver, ProgressObserver, ReleaseObserver
 from cutlayer.parties.terms import Terms
@@ -12,9 +16,14 @@ __all__ = [
     "Agreement",
     "BottomHalf",
     "Canaries",
+    "CheckpointStore",
+    "Compute",
     "Evaluation",
     "HalfObserver",
+    "InputShape",
+    "Inputs",
     "LabelParty",
+    "Ledger",
     "NonLabelParty",
     "ProgressObserver",
     "ReleaseObserver",

@@ -1,83 +1,83 @@
 """The handshake: the same terms, the same records, the same split, before anything is trained."""
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
 import torch
-from torch import Tensor
 
-from cutlayer.data import PartyTable, Split, id_digests, shared_ids
-from cutlayer.errors import ProtocolError, TermsMismatchError
+from cutlayer.data import id_digests, shared_ids
+from cutlayer.data.tensor_records import Records
+from cutlayer.errors import ConfigurationError, ProtocolError, TermsMismatchError
+from cutlayer.parties.agreement import Agreement, agree_on
 from cutlayer.parties.terms import Terms
 from cutlayer.protocol import ErrorCode, Kind, Role, Session, Shape
+from cutlayer.protocol.messages import JsonScalar
 
 _NONCE_BYTES = 16
 _DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True)
-class Agreement:
-    """What both parties know alike after the handshake."""
+class Greeting:
+    """What HELLO says beyond the terms, checked."""
 
-    ids: tuple[str, ...]
-    """Ids that both hold, in the order of record numbers."""
-    train: Tensor
-    """Record numbers of the training records, int64."""
-    test: Tensor
-    """Record numbers of the test records, int64."""
-    only_here: int
-    """Records of this party that the peer lacks; left out."""
-    only_there: int
-    """Records of the peer that this party lacks; left out."""
+    records: int
+    nonce: str
+    checkpoints: frozenset[int]
+    """Epochs from whose end this party can go on; 0, a fresh start, is always among them."""
 
 
-def shake_hands(session: Session, terms: Terms, table: PartyTable) -> Agreement:
-    """Compare terms and match records by id.
+def shake_hands(
+    session: Session, terms: Terms, records: Records, checkpoints: Sequence[int] = ()
+) -> tuple[Agreement, int]:
+    """Compare terms, match records by id, and find out from where to go on.
+
+    Args:
+        session: new.
+        terms: of this party.
+        records: of this party.
+        checkpoints: epochs from whose end this party can go on.
+
+    Returns:
+        The agreement, and the epoch to start with: the newest one that both can go on from.
 
     Raises:
-        TermsMismatchError: the parties were started with different settings.
+        TermsMismatchError: the parties were started with different settings, or their groups
+            differ.
+        ConfigurationError: the terms speak of groups and the records have none, or the reverse.
         DataError: no record is shared.
         ProtocolError: the peer breaks the protocol.
         ConnectionLostError: the peer is gone or silent.
     """
-    salt, peer_count = _exchange_hellos(session, terms, len(table.ids))
-    own = id_digests(table.ids, salt=salt)
-    message = torch.from_numpy(own.copy())  # torch takes no read-only array
-    shape = Shape(rows=peer_count, width=_DIGEST_BYTES, dtype=torch.uint8)
-    if session.role is Role.LABEL:
-        session.send_tensor(Kind.IDS, message)
-        peer = session.receive_tensor(Kind.IDS, shape)
-    else:
-        peer = session.receive_tensor(Kind.IDS, shape)
-        session.send_tensor(Kind.IDS, message)
-    alignment = shared_ids(table.ids, own, peer.numpy())
-    return agree_on(alignment.shared, terms, alignment.only_here, alignment.only_there)
+    if terms.grouped != (records.groups is not None):
+        raise ConfigurationError(
+            f"{session.role.value}: the terms {'split by group' if terms.grouped else 'do not'}, "
+            f"and the records have {'no' if records.groups is None else ''} groups. Name the group "
+            "column at both parties or at none."
+        )
+    own = Greeting(len(records.ids), secrets.token_hex(_NONCE_BYTES), frozenset({0, *checkpoints}))
+    theirs = _exchange_hellos(session, terms, own)
+    ordered = (own, theirs) if session.role is Role.LABEL else (theirs, own)
+    salt = "".join(greeting.nonce for greeting in ordered).encode()
+    agreement = _match(session, terms, records, theirs.records, salt)
+    _compare_split(session, agreement)
+    return agreement, max(own.checkpoints & theirs.checkpoints)
 
 
-def agree_on(
-    ids: Iterable[str], terms: Terms, only_here: int = 0, only_there: int = 0
-) -> Agreement:
-    """Number and split the records; each party comes to the same result by itself."""
-    # By id, not by salted digest: the same records get the same numbers in every run.
-    numbered = tuple(sorted(ids))
-    split = Split.by_fold(numbered, seed=terms.seed, folds=terms.folds, test_fold=terms.test_fold)
-    return Agreement(numbered, split.train, split.test, only_here, only_there)
-
-
-def _exchange_hellos(session: Session, terms: Terms, records: int) -> tuple[bytes, int]:
-    """Send and compare HELLO; returns the common salt and the peer's number of records."""
-    nonce = secrets.token_hex(_NONCE_BYTES)
-    own = {
+def _exchange_hellos(session: Session, terms: Terms, own: Greeting) -> Greeting:
+    """Send and compare HELLO; returns what the peer said."""
+    fields: dict[str, JsonScalar] = {
         **terms.as_fields(),
         "role": session.role.value,
-        "records": records,
-        "nonce": nonce,
+        "records": own.records,
+        "nonce": own.nonce,
+        "checkpoints": " ".join(str(epoch) for epoch in sorted(own.checkpoints)),
         "cutlayer": version("cutlayer"),
     }
     if session.role is Role.LABEL:
-        session.send_fields(Kind.HELLO, own)
+        session.send_fields(Kind.HELLO, fields)
         theirs = session.receive_fields(Kind.HELLO)
     else:
         theirs = session.receive_fields(Kind.HELLO)
@@ -87,17 +87,61 @@ def _exchange_hellos(session: Session, terms: Terms, records: int) -> tuple[byte
         session.abort(ErrorCode.TERMS)
         raise
     if session.role is Role.NON_LABEL:
-        session.send_fields(Kind.HELLO, own)
-    peer_nonce, peer_records = theirs.get("nonce"), theirs.get("records")
-    if (
-        theirs.get("role") != session.role.peer.value
-        or not isinstance(peer_nonce, str)
-        or len(peer_nonce) != 2 * _NONCE_BYTES
-        or not isinstance(peer_records, int)
-        or isinstance(peer_records, bool)
-        or peer_records < 1
-    ):
+        session.send_fields(Kind.HELLO, fields)
+    greeting = _greeting_of(theirs, session.role.peer)
+    if greeting is None:
         session.abort(ErrorCode.PROTOCOL)
         raise ProtocolError(f"{session.role.value}: the HELLO of the peer is malformed.")
-    ordered = (nonce, peer_nonce) if session.role is Role.LABEL else (peer_nonce, nonce)
-    return "".join(ordered).encode(), peer_records
+    return greeting
+
+
+def _greeting_of(fields: dict[str, JsonScalar], role: Role) -> Greeting | None:
+    """The peer's HELLO, or ``None`` where it is malformed."""
+    nonce, records, epochs = (fields.get(name) for name in ("nonce", "records", "checkpoints"))
+    if fields.get("role") != role.value or not isinstance(epochs, str):
+        return None
+    if not isinstance(nonce, str) or len(nonce) != 2 * _NONCE_BYTES:
+        return None
+    if not isinstance(records, int) or isinstance(records, bool) or records < 1:
+        return None
+    if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in epochs.split()):
+        return None
+    return Greeting(records, nonce, frozenset({0, *(int(word) for word in epochs.split())}))
+
+
+def _match(
+    session: Session, terms: Terms, records: Records, peer_count: int, salt: bytes
+) -> Agreement:
+    """Exchange digests of the ids, and keep what both hold."""
+    own = id_digests(records.ids, salt=salt)
+    message = torch.from_numpy(own.copy())  # torch takes no read-only array
+    shape = Shape(rows=peer_count, width=_DIGEST_BYTES, dtype=torch.uint8)
+    if session.role is Role.LABEL:
+        session.send_tensor(Kind.IDS, message)
+        peer = session.receive_tensor(Kind.IDS, shape)
+    else:
+        peer = session.receive_tensor(Kind.IDS, shape)
+        session.send_tensor(Kind.IDS, message)
+    alignment = shared_ids(records.ids, own, peer.numpy())
+    groups = None
+    if records.groups is not None:
+        groups = dict(zip(records.ids, records.groups, strict=True))
+    return agree_on(alignment.shared, terms, groups, alignment.only_here, alignment.only_there)
+
+
+def _compare_split(session: Session, agreement: Agreement) -> None:
+    """See that both parties split alike, which groups that differ would prevent."""
+    own: dict[str, JsonScalar] = {"split": agreement.digest}
+    if session.role is Role.LABEL:
+        session.send_fields(Kind.SPLIT, own)
+        theirs = session.receive_fields(Kind.SPLIT)
+    else:
+        theirs = session.receive_fields(Kind.SPLIT)
+        session.send_fields(Kind.SPLIT, own)
+    if theirs != own:
+        session.abort(ErrorCode.TERMS)
+        raise TermsMismatchError(
+            f"{session.role.value}: the parties split their records differently, though ids and "
+            "seed are the same: their group columns hold different values. Give both the same "
+            "column."
+        )

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from typing_extensions import override
 
-from cutlayer.errors import ProtectionError
+from cutlayer.errors import ConfigurationError, ProtectionError
+from cutlayer.parties.compute import Accumulator, Compute
 from cutlayer.protections.base import GradientProtection, Protection
 from cutlayer.protections.residual import Residual
 from cutlayer.rng import NoiseSource
@@ -44,8 +45,8 @@ class Head(ABC):
         """
 
     @abstractmethod
-    def update(self) -> None:
-        """Take the optimizer step of the last answer."""
+    def update(self, *, flush: bool) -> None:
+        """Take the optimizer step of the last answer, or keep its gradient for a later one."""
 
     @abstractmethod
     def predict(self, activation: Tensor, own_features: Tensor) -> Tensor:
@@ -55,6 +56,11 @@ class Head(ABC):
     @abstractmethod
     def halves(self) -> dict[str, nn.Module]:
         """The trained modules by name, for saving."""
+
+    @property
+    @abstractmethod
+    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        """Their optimizers by the same names."""
 
 
 class GradientHead(Head):
@@ -66,9 +72,11 @@ class GradientHead(Head):
         protection: GradientProtection,
         make_optimizer: MakeOptimizer,
         noise: NoiseSource,
+        compute: Compute,
     ) -> None:
         self._top, self._protection, self._noise = top, protection, noise
-        self._optimizer = make_optimizer(list(top.parameters()))
+        self._forward = compute.forward_of(top)
+        self._steps = Accumulator(make_optimizer(list(top.parameters())), compute.accumulate)
         self._primed = False
 
     @override
@@ -78,32 +86,36 @@ class GradientHead(Head):
         if not self._primed:
             self._prime(activation, own_features)
         leaf = activation.detach().requires_grad_()
-        loss = _mean_loss(self._top(leaf, own_features), labels)
-        self._optimizer.zero_grad()
-        loss.backward()
+        self._steps.begin()
+        _mean_loss(self._forward(leaf, own_features), labels).backward()
         clean = _gradient_of(leaf)
         gradient = self._protection.perturb(clean, labels, noise=self._noise)
         return Answer(gradient, clean if audited else None)
 
     def fit(self, activation: Tensor, own_features: Tensor, labels: Tensor) -> None:
         """Learn from one batch of activations that get no gradient back."""
-        self._optimizer.zero_grad()
-        _mean_loss(self._top(activation, own_features), labels).backward()
-        self._optimizer.step()
+        self._steps.begin()
+        _mean_loss(self._forward(activation, own_features), labels).backward()
+        self._steps.finish(flush=True)
 
     @override
-    def update(self) -> None:
-        self._optimizer.step()
+    def update(self, *, flush: bool) -> None:
+        self._steps.finish(flush=flush)
 
     @override
     def predict(self, activation: Tensor, own_features: Tensor) -> Tensor:
         with torch.no_grad():
-            return self._top(activation, own_features)
+            return self._forward(activation, own_features)
 
     @property
     @override
     def halves(self) -> dict[str, nn.Module]:
         return {"top": self._top}
+
+    @property
+    @override
+    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        return {"top": self._steps.optimizer}
 
     def _prime(self, activation: Tensor, own_features: Tensor) -> None:
         """Show the protection both classes: the first batch under label 1, then under label 0.
@@ -114,10 +126,12 @@ class GradientHead(Head):
         both = []
         for label in (1, 0):
             leaf = activation.detach().requires_grad_()
-            labels = torch.full((len(activation),), label)
-            loss = _mean_loss(self._top(leaf, own_features), labels)
+            labels = torch.full((len(activation),), label, device=activation.device)
+            loss = _mean_loss(self._forward(leaf, own_features), labels)
             both.append(torch.autograd.grad(loss, leaf)[0])
-        labels = torch.cat([torch.ones(len(activation)), torch.zeros(len(activation))]).long()
+        labels = (
+            torch.arange(2, device=activation.device).flip(0).repeat_interleave(len(activation))
+        )
         self._protection.prime(torch.cat(both), labels)
 
 
@@ -137,40 +151,53 @@ class ResidualHead(Head):
         protection: Residual,
         make_optimizer: MakeOptimizer,
         noise: NoiseSource,
+        compute: Compute,
     ) -> None:
         self._message_top, self._prediction_top = message_top, prediction_top
+        self._message_forward = compute.forward_of(message_top)
+        self._prediction_forward = compute.forward_of(prediction_top)
         self._protection, self._noise = protection, noise
-        self._message_optimizer = make_optimizer(list(message_top.parameters()))
-        self._prediction_optimizer = make_optimizer(list(prediction_top.parameters()))
+        self._message_steps, self._prediction_steps = (
+            Accumulator(make_optimizer(list(top.parameters())), compute.accumulate)
+            for top in (message_top, prediction_top)
+        )
 
     @override
     def answer(
         self, activation: Tensor, own_features: Tensor, labels: Tensor, *, audited: bool
     ) -> Answer:
         leaf = activation.detach().requires_grad_()
-        logit = self._message_top(leaf, own_features)
+        logit = _checked(self._message_forward(leaf, own_features), len(labels))
         clean = self._clean_gradient(logit, leaf, labels) if audited else None
         residual = self._protection.noisy_residual(logit.detach(), labels, noise=self._noise)
-        self._message_optimizer.zero_grad()
+        self._message_steps.begin()
         logit.backward(residual / len(labels))
-        self._prediction_optimizer.zero_grad()
-        _mean_loss(self._prediction_top(activation.detach(), own_features), labels).backward()
+        self._prediction_steps.begin()
+        _mean_loss(self._prediction_forward(activation.detach(), own_features), labels).backward()
         return Answer(_gradient_of(leaf), clean)
 
     @override
-    def update(self) -> None:
-        self._message_optimizer.step()
-        self._prediction_optimizer.step()
+    def update(self, *, flush: bool) -> None:
+        self._message_steps.finish(flush=flush)
+        self._prediction_steps.finish(flush=flush)
 
     @override
     def predict(self, activation: Tensor, own_features: Tensor) -> Tensor:
         with torch.no_grad():
-            return self._prediction_top(activation, own_features)
+            return self._prediction_forward(activation, own_features)
 
     @property
     @override
     def halves(self) -> dict[str, nn.Module]:
         return {"message_top": self._message_top, "prediction_top": self._prediction_top}
+
+    @property
+    @override
+    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        return {
+            "message_top": self._message_steps.optimizer,
+            "prediction_top": self._prediction_steps.optimizer,
+        }
 
     def _clean_gradient(self, logit: Tensor, leaf: Tensor, labels: Tensor) -> Tensor:
         """The message without its noise, for an audit."""
@@ -183,6 +210,7 @@ def head_for(
     make_top: Callable[[str], nn.Module],
     make_optimizer: MakeOptimizer,
     noise: NoiseSource,
+    compute: Compute,
 ) -> Head:
     """The head that a protection's stage asks for.
 
@@ -192,15 +220,16 @@ def head_for(
             ``"prediction_top"``.
         make_optimizer: builds an optimizer for a top's parameters.
         noise: where the protection's randomness comes from.
+        compute: how the label party computes.
 
     Raises:
         ProtectionError: no head exists for this protection.
     """
     if isinstance(protection, GradientProtection):
-        return GradientHead(make_top("top"), protection, make_optimizer, noise)
+        return GradientHead(make_top("top"), protection, make_optimizer, noise, compute)
     if isinstance(protection, Residual):
         tops = make_top("message_top"), make_top("prediction_top")
-        return ResidualHead(*tops, protection, make_optimizer, noise)
+        return ResidualHead(*tops, protection, make_optimizer, noise, compute)
     raise ProtectionError(
         f"label party: {protection.name} acts at stage {protection.stage.value}, for which the "
         "label party has no head. Choose a protection of stage gradient or residual."
@@ -209,7 +238,22 @@ def head_for(
 
 def _mean_loss(logit: Tensor, labels: Tensor) -> Tensor:
     """Mean binary cross-entropy over the batch."""
+    logit = _checked(logit, len(labels))
     return functional.binary_cross_entropy_with_logits(logit, labels.to(logit.dtype))
+
+
+def _checked(logit: Tensor, examples: int) -> Tensor:
+    """Require one logit for each example.
+
+    Raises:
+        ConfigurationError: the top gives something else.
+    """
+    if tuple(logit.shape) != (examples,):
+        raise ConfigurationError(
+            f"label party: the top must return one logit for each record, shape ({examples},), got "
+            f"{tuple(logit.shape)}. Squeeze its last dimension."
+        )
+    return logit
 
 
 def _gradient_of(leaf: Tensor) -> Tensor:

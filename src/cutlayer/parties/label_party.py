@@ -6,13 +6,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from cutlayer.data import BatchSchedule, Encoder, PartyTable
-from cutlayer.errors import DataError
+from cutlayer.data import BatchSchedule, Encoder
+from cutlayer.data.tensor_records import Records
+from cutlayer.errors import ConfigurationError, DataError
 from cutlayer.models import require_row_independence
+from cutlayer.parties.agreement import Agreement, agree_on
 from cutlayer.parties.canaries import Canaries, plant_canaries
+from cutlayer.parties.checkpoint import CheckpointStore
+from cutlayer.parties.compute import Compute
 from cutlayer.parties.evaluation import Evaluation, evaluate
-from cutlayer.parties.handshake import Agreement, agree_on, shake_hands
+from cutlayer.parties.handshake import shake_hands
 from cutlayer.parties.heads import GradientHead, Head, MakeOptimizer, head_for
+from cutlayer.parties.inputs import Inputs, InputShape, encoded
+from cutlayer.parties.ledger import Ledger
 from cutlayer.parties.non_label_party import QUERY_ROWS
 from cutlayer.parties.observers import ProgressObserver, ReleaseObserver
 from cutlayer.parties.terms import Terms
@@ -22,8 +28,10 @@ from cutlayer.protocol import Deadlines, Kind, Role, Session, Shape, Transport
 from cutlayer.rng import NoiseSource
 from cutlayer.transcript.release import Release
 
-MakeTop = Callable[[str, int, int], nn.Module]
-"""Builds a top from its name, the cut width, and the number of the label party's own columns."""
+MakeTop = Callable[[str, int, InputShape], nn.Module]
+"""Builds a top half from its name, the cut width, and the shape of the label party's own features.
+It maps an activation ``(examples, cut_width)`` and own features ``(examples, ...)`` to logits
+``(examples,)``."""
 MakeObservers = Callable[[Agreement, Canaries], Sequence[ReleaseObserver]]
 
 
@@ -33,24 +41,28 @@ class TopHalf:
 
     halves: dict[str, nn.Module]
     """The trained tops by name."""
-    encoder: Encoder
+    inputs: Inputs
+    """Its records as numbers, and the encoder that made them."""
     agreement: Agreement
-    test_logit: Tensor
-    """Predicted log-odds of the test records, in the order of ``agreement.test``."""
-    evaluation: Evaluation
+    held_out_logit: Tensor
+    """Predicted log-odds of the validation and test records, in the order of
+    ``agreement.held_out``."""
+    validation: Evaluation | None
+    """Quality on the validation records; ``None`` where there are none."""
+    test: Evaluation
+    """Quality on the test records."""
     releases: int
-    """Gradient messages that were sent."""
+    """Gradient messages that were sent, in this start of the run."""
     rows: int
     """Gradient rows that were sent, each of them perturbed."""
 
 
 @dataclass(frozen=True)
-class _Records:
+class _Prepared:
     """The label party's records once both parties agree on them."""
 
     agreement: Agreement
-    encoder: Encoder
-    features: Tensor
+    inputs: Inputs
     canaries: Canaries
     labels: Tensor
 
@@ -59,7 +71,7 @@ class LabelParty:
     """One run of the label party.
 
     Args:
-        table: its records, with labels.
+        records: a table, or tensors; with labels.
         terms: of the run; must equal the non-label party's.
         protection: what happens to each gradient; for mode "one round" none is used.
         make_top: builds a top half.
@@ -68,15 +80,18 @@ class LabelParty:
         canaries: how many training records get a coin for a label, for an audit.
         observers: look at each release, from inside this party.
         progress: are told how far the training is.
+        checkpoints: where the state is kept at the end of each epoch, to go on from.
+        ledger: where releases are charged.
+        compute: device, precision, accumulation, compilation.
         deadlines: how long to wait for the peer.
 
     Raises:
-        DataError: the table has no labels.
+        DataError: the records have no labels.
     """
 
     def __init__(
         self,
-        table: PartyTable,
+        records: Records,
         terms: Terms,
         protection: Protection,
         make_top: MakeTop,
@@ -86,114 +101,209 @@ class LabelParty:
         canaries: int = 0,
         observers: MakeObservers | None = None,
         progress: Sequence[ProgressObserver] = (),
+        checkpoints: CheckpointStore | None = None,
+        ledger: Ledger | None = None,
+        compute: Compute | None = None,
         deadlines: Deadlines | None = None,
     ) -> None:
-        if table.labels is None:
-            raise DataError("label party: the table has no labels. Name its label column.")
-        self._table, self._terms, self._protection = table, terms, protection
+        if records.labels is None:
+            raise DataError("label party: the records have no labels. Name the label column.")
+        self._records, self._terms, self._protection = records, terms, protection
         self._make_top, self._make_optimizer = make_top, make_optimizer
         self._noise, self._canaries = noise, canaries
         self._observers, self._progress = observers, progress
+        self._checkpoints, self._ledger = checkpoints, ledger
+        self._compute = compute or Compute()
         self._deadlines = deadlines
 
     def run(self, transport: Transport) -> TopHalf:
-        """Train with the non-label party at the other end.
+        """Train with the non-label party at the other end, and predict the held-out records.
 
         Raises:
-            TermsMismatchError, DataError: the parties do not fit together.
+            TermsMismatchError: the parties were started with different settings.
+            DataError: the parties' records do not fit together.
+            ConfigurationError: the run would send more than the protection is planned for, or a
+                top does not fit.
             ProtectionError: the protection cannot be applied; the run ends before sending.
             ProtocolError: the peer breaks the protocol.
             ConnectionLostError: the peer is gone, silent, or ended the run.
         """
-        session = Session(Role.LABEL, transport, run=self._terms.run, deadlines=self._deadlines)
-        with session:
-            records = self._prepare(shake_hands(session, self._terms, self._table))
+        kept = self._checkpoints.epochs if self._checkpoints else ()
+        with self._session(transport) as session:
+            prepared_from = shake_hands(session, self._terms, self._records, kept)
+            prepared, begin = self._prepare(prepared_from[0]), prepared_from[1]
+            rows = prepared.agreement.held_out
             if self._terms.mode == "one round":
-                activation = self._receive_forward(
-                    session, Kind.FROZEN, torch.arange(len(records.labels))
-                )
-                head = self._fit_alone(records, activation)
-                logit = head.predict(activation[records.agreement.test], self._test(records))
-                releases = rows = 0
+                everything = torch.arange(len(prepared.labels))
+                frozen = self._receive_forward(session, Kind.FROZEN, everything)
+                head: Head = self._fit_alone(prepared, frozen)
+                activation, sent = frozen[rows], (0, 0)
             else:
-                head = self._head(records)
-                releases, rows = self._train(session, head, records)
-                activation = self._receive_forward(session, Kind.QUERY, records.agreement.test)
-                logit = head.predict(activation, self._test(records))
+                head = self._head(prepared)
+                sent = self._train(session, head, prepared, begin)
+                activation = self._receive_forward(session, Kind.QUERY, rows)
+            logit = self._predict(head, activation, prepared.inputs.values[rows])
             session.receive_fields(Kind.BYE)
             session.send_fields(Kind.BYE)
-        return self._result(head, records, logit, releases, rows)
+        return self._result(head, prepared, logit, sent)
 
     def run_alone(self) -> TopHalf:
         """Train on the own features only: the baseline that needs no peer and sends nothing."""
-        records = self._prepare(agree_on(self._table.ids, self._terms))
-        nothing = torch.zeros(len(records.labels), 0)
-        head = self._fit_alone(records, nothing)
-        logit = head.predict(nothing[records.agreement.test], self._test(records))
-        return self._result(head, records, logit, 0, 0)
+        groups = None
+        if self._records.groups is not None:
+            groups = dict(zip(self._records.ids, self._records.groups, strict=True))
+        prepared = self._prepare(agree_on(self._records.ids, self._terms, groups))
+        nothing = torch.zeros(len(prepared.labels), 0)
+        head = self._fit_alone(prepared, nothing)
+        rows = prepared.agreement.held_out
+        logit = self._predict(head, nothing[rows], prepared.inputs.values[rows])
+        return self._result(head, prepared, logit, (0, 0))
 
-    def _prepare(self, agreement: Agreement) -> _Records:
+    def predict(
+        self,
+        transport: Transport,
+        fill: Callable[[dict[str, nn.Module]], None],
+        encoder: Encoder | None,
+    ) -> tuple[Agreement, Tensor]:
+        """Predict all records that both parties hold.
+
+        Args:
+            transport: to the non-label party.
+            fill: puts trained weights into the tops, which are given by name.
+            encoder: of the training; ``None`` for tensor records.
+
+        Returns:
+            The agreement, and log-odds in the order of its ``ids``.
+
+        Raises:
+            TermsMismatchError, DataError, ProtocolError, ConnectionLostError: as :meth:`run`.
+        """
+        with self._session(transport) as session:
+            agreement, _ = shake_hands(session, self._terms, self._records)
+            prepared = self._prepare(agreement, encoder)
+            head = self._head(prepared)
+            fill(head.halves)
+            rows = agreement.held_out
+            activation = self._receive_forward(session, Kind.QUERY, rows)
+            session.receive_fields(Kind.BYE)
+            session.send_fields(Kind.BYE)
+        return agreement, self._predict(head, activation, prepared.inputs.values[rows])
+
+    def _session(self, transport: Transport) -> Session:
+        """This party's end of the run."""
+        return Session(Role.LABEL, transport, run=self._terms.run, deadlines=self._deadlines)
+
+    def _prepare(self, agreement: Agreement, encoder: Encoder | None = None) -> _Prepared:
         """Order and encode the own records, and plant the canaries."""
-        table = self._table.ordered_by(agreement.ids)
-        if table.labels is None:
+        labels = self._records.ordered_by(agreement.ids).labels
+        if labels is None:
             raise DataError("label party: the labels were lost while matching records.")
-        encoder = Encoder.fit(table.ordered_by([agreement.ids[i] for i in agreement.train]))
-        planted = plant_canaries(table.labels, agreement.train, self._canaries, self._noise)
-        features = encoder.encode(table)
-        return _Records(agreement, encoder, features, planted, table.labels)
+        planted = plant_canaries(labels, agreement.train, self._canaries, self._noise)
+        return _Prepared(agreement, encoded(self._records, agreement, encoder), planted, labels)
 
-    def _train(self, session: Session, head: Head, records: _Records) -> tuple[int, int]:
+    def _train(
+        self, session: Session, head: Head, prepared: _Prepared, begin: int
+    ) -> tuple[int, int]:
         """The loop: activation in, perturbed gradient out, update; returns messages and rows."""
-        terms, train, labels = self._terms, records.agreement.train, records.canaries.labels
-        observers = self._observers(records.agreement, records.canaries) if self._observers else ()
-        schedule = self._schedule(records)
-        sent = 0
-        for step, epoch, positions in schedule:
-            rows = train[positions]
-            shape = Shape(len(rows), terms.cut_width)
-            activation = session.receive_tensor(Kind.ACTIVATION, shape, step=step)
-            answer = head.answer(
-                activation, records.features[rows], labels[rows], audited=bool(observers)
-            )
-            require_finite(answer.gradient, f"the gradient of step {step}")
-            session.send_tensor(Kind.GRADIENT, answer.gradient, step=step)
-            head.update()
-            sent += len(rows)
-            if answer.clean_gradient is not None:
-                release = Release(step, epoch, rows, activation, answer.gradient)
-                for observer in observers:
-                    observer.on_release(release, labels[rows], answer.clean_gradient)
-            self._tell(step + 1, len(schedule), len(rows))
-        return len(schedule), sent
-
-    def _fit_alone(self, records: _Records, activation: Tensor) -> Head:
-        """Train a clean top on activations that do not change; nothing is sent."""
-        head = GradientHead(
-            self._top(records, "top", activation.shape[1]),
-            NoNoise(),
-            self._make_optimizer,
-            self._noise,
+        observers = (
+            self._observers(prepared.agreement, prepared.canaries) if self._observers else ()
         )
-        schedule = self._schedule(records)
+        self._require_budget(self._terms.epochs - begin)
+        if self._checkpoints and begin:
+            self._checkpoints.load(begin, head.halves, head.optimizers)
+        schedule = self._schedule(prepared)
+        releases = sent = 0
+        for step, epoch, positions in schedule.from_step(begin * schedule.batches_per_epoch):
+            if self._ledger and step % schedule.batches_per_epoch == 0:
+                self._ledger.begin_epoch()
+            rows = prepared.agreement.train[positions]
+            self._step(session, head, prepared, observers, step, epoch, rows)
+            ends_epoch = (step + 1) % schedule.batches_per_epoch == 0
+            head.update(flush=ends_epoch)
+            if self._checkpoints and ends_epoch:
+                self._checkpoints.save(epoch + 1, head.halves, head.optimizers)
+            releases, sent = releases + 1, sent + len(rows)
+            self._tell(step + 1, len(schedule), len(rows))
+        return releases, sent
+
+    def _step(
+        self,
+        session: Session,
+        head: Head,
+        prepared: _Prepared,
+        observers: Sequence[ReleaseObserver],
+        step: int,
+        epoch: int,
+        rows: Tensor,
+    ) -> None:
+        """One batch: receive, answer, send, and only then let observers look."""
+        shape = Shape(len(rows), self._terms.cut_width)
+        activation = session.receive_tensor(Kind.ACTIVATION, shape, step=step)
+        labels = prepared.canaries.labels[rows]
+        answer = head.answer(
+            self._compute.place(activation),
+            self._compute.place(prepared.inputs.values[rows]),
+            self._compute.place(labels),
+            audited=bool(observers),
+        )
+        require_finite(answer.gradient, f"the gradient of step {step}")
+        session.send_tensor(Kind.GRADIENT, answer.gradient, step=step)
+        if answer.clean_gradient is not None:
+            release = Release(step, epoch, rows, activation, answer.gradient.cpu())
+            for observer in observers:
+                observer.on_release(release, labels, answer.clean_gradient.cpu())
+
+    def _require_budget(self, epochs: int) -> None:
+        """Refuse, before anything is sent, what the protection was not planned for.
+
+        Raises:
+            ConfigurationError: the planned releases of a record would be exceeded.
+        """
+        planned = self._protection.planned_releases
+        begun = self._ledger.epochs_begun if self._ledger else 0
+        if planned is not None and begun + epochs > planned:
+            raise ConfigurationError(
+                f"label party: {self._protection.name} is planned for {planned} releases of each "
+                f"record; {begun} were begun already, and this run would send {epochs} more. Plan "
+                "more releases in a new run, or train fewer epochs. (A release that was begun "
+                "before a crash counts: nobody knows how much of it had left.)"
+            )
+
+    def _fit_alone(self, prepared: _Prepared, activation: Tensor) -> GradientHead:
+        """Train a clean top on activations that do not change; nothing is sent."""
+        top = self._top(prepared, "top", activation.shape[1])
+        head = GradientHead(top, NoNoise(), self._make_optimizer, self._noise, self._compute)
+        schedule, place = self._schedule(prepared), self._compute.place
         for step, _, positions in schedule:
-            rows = records.agreement.train[positions]
-            head.fit(activation[rows], records.features[rows], records.canaries.labels[rows])
+            rows = prepared.agreement.train[positions]
+            labels = prepared.canaries.labels[rows]
+            head.fit(place(activation[rows]), place(prepared.inputs.values[rows]), place(labels))
             self._tell(step + 1, len(schedule), len(rows))
         return head
 
-    def _head(self, records: _Records) -> Head:
+    def _head(self, prepared: _Prepared) -> Head:
         """The head of the run's protection."""
 
         def make_top(name: str) -> nn.Module:
-            return self._top(records, name, self._terms.cut_width)
+            return self._top(prepared, name, self._terms.cut_width)
 
-        return head_for(self._protection, make_top, self._make_optimizer, self._noise)
+        return head_for(
+            self._protection, make_top, self._make_optimizer, self._noise, self._compute
+        )
 
-    def _top(self, records: _Records, name: str, cut_width: int) -> nn.Module:
+    def _top(self, prepared: _Prepared, name: str, cut_width: int) -> nn.Module:
         """A top that couples no rows."""
-        top = self._make_top(name, cut_width, records.features.shape[1])
+        top = self._make_top(name, cut_width, prepared.inputs.shape)
         require_row_independence(top, "label party")
-        return top
+        return top.to(self._compute.device)
+
+    def _predict(self, head: Head, activation: Tensor, own_features: Tensor) -> Tensor:
+        """Logits of these records, in batches, as the trained half makes them."""
+        for half in head.halves.values():
+            half.eval()
+        place = self._compute.place
+        batches = zip(activation.split(QUERY_ROWS), own_features.split(QUERY_ROWS), strict=True)
+        return torch.cat([head.predict(place(a), place(f)).cpu() for a, f in batches])
 
     def _receive_forward(self, session: Session, kind: Kind, records: Tensor) -> Tensor:
         """Receive the activations of these records in batches."""
@@ -204,22 +314,22 @@ class LabelParty:
             ]
         )
 
-    def _schedule(self, records: _Records) -> BatchSchedule:
+    def _schedule(self, prepared: _Prepared) -> BatchSchedule:
         """The order of the batches."""
-        count, terms = len(records.agreement.train), self._terms
+        count, terms = len(prepared.agreement.train), self._terms
         return BatchSchedule(count, terms.batch_size, terms.epochs, seed=terms.seed)
 
-    def _test(self, records: _Records) -> Tensor:
-        """Own features of the test records."""
-        return records.features[records.agreement.test]
-
     def _result(
-        self, head: Head, records: _Records, logit: Tensor, releases: int, rows: int
+        self, head: Head, prepared: _Prepared, logit: Tensor, sent: tuple[int, int]
     ) -> TopHalf:
         """Evaluate on true labels and gather what the run leaves."""
-        evaluation = evaluate(logit, records.labels[records.agreement.test])
-        agreement, encoder = records.agreement, records.encoder
-        return TopHalf(head.halves, encoder, agreement, logit, evaluation, releases, rows)
+        agreement, labels = prepared.agreement, prepared.labels
+        split = len(agreement.validation)
+        validation = None
+        if split:
+            validation = evaluate(logit[:split], labels[agreement.validation], "validation")
+        test = evaluate(logit[split:], labels[agreement.test], "test")
+        return TopHalf(head.halves, prepared.inputs, agreement, logit, validation, test, *sent)
 
     def _tell(self, step: int, steps: int, rows: int) -> None:
         """Pass the progress on."""

@@ -2,23 +2,33 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from cutlayer.data import BatchSchedule, Encoder, PartyTable
+from cutlayer.data import BatchSchedule, Encoder
+from cutlayer.data.tensor_records import Records
 from cutlayer.errors import ConfigurationError
 from cutlayer.models import frozen_projection
-from cutlayer.parties.handshake import Agreement, shake_hands
+from cutlayer.parties.agreement import Agreement
+from cutlayer.parties.checkpoint import CheckpointStore
+from cutlayer.parties.compute import Accumulator, Compute, Forward
+from cutlayer.parties.handshake import shake_hands
 from cutlayer.parties.heads import MakeOptimizer
-from cutlayer.parties.observers import HalfObserver
+from cutlayer.parties.inputs import Inputs, InputShape, encoded
+from cutlayer.parties.observers import HalfObserver, ProgressObserver
 from cutlayer.parties.terms import Terms
 from cutlayer.protocol import Deadlines, Kind, Role, Session, Shape, Transport
 
 QUERY_ROWS = 4096
 """Records of one message outside training."""
+_NAME = "bottom"
 
-MakeBottom = Callable[[int], nn.Module]
+MakeBottom = Callable[[InputShape], nn.Module]
+"""Builds a bottom half for the shape of one record. It maps ``(examples, ...)`` to an activation of
+shape ``(examples, ...)`` with ``cut_width`` numbers for each example."""
+MakeHalfObservers = Callable[[Agreement, Tensor], Sequence[HalfObserver]]
 
 
 @dataclass(frozen=True)
@@ -26,101 +36,160 @@ class BottomHalf:
     """What the non-label party has after a run."""
 
     bottom: nn.Module
-    encoder: Encoder
+    inputs: Inputs
+    """Its records as numbers, and the encoder that made them."""
     agreement: Agreement
-    features: Tensor
-    """Encoded features by record number, ``(records, columns)``."""
 
 
 class NonLabelParty:
     """One run of the non-label party.
 
     Args:
-        table: its records.
+        records: a table, or tensors.
         terms: of the run; must equal the label party's.
-        make_bottom: builds the bottom half for a number of encoded columns.
+        make_bottom: builds the bottom half.
         make_optimizer: builds its optimizer.
         observers: are shown the half at each step.
+        progress: are told how far the training is.
+        checkpoints: where the state is kept at the end of each epoch, to go on from.
+        compute: device, precision, accumulation, compilation.
         deadlines: how long to wait for the peer.
     """
 
     def __init__(
         self,
-        table: PartyTable,
+        records: Records,
         terms: Terms,
         make_bottom: MakeBottom,
         make_optimizer: MakeOptimizer,
         *,
-        observers: Callable[[Agreement, Tensor], Sequence[HalfObserver]] | None = None,
+        observers: MakeHalfObservers | None = None,
+        progress: Sequence[ProgressObserver] = (),
+        checkpoints: CheckpointStore | None = None,
+        compute: Compute | None = None,
         deadlines: Deadlines | None = None,
     ) -> None:
-        self._table, self._terms = table, terms
+        self._records, self._terms = records, terms
         self._make_bottom, self._make_optimizer = make_bottom, make_optimizer
-        self._observers = observers
+        self._observers, self._progress = observers, progress
+        self._checkpoints = checkpoints
+        self._compute = compute or Compute()
         self._deadlines = deadlines
 
     def run(self, transport: Transport) -> BottomHalf:
-        """Train with the label party at the other end.
+        """Train with the label party at the other end, and send what it needs to predict.
 
         Raises:
-            TermsMismatchError, DataError: the parties do not fit together.
+            TermsMismatchError: the parties were started with different settings.
+            DataError: the parties' records do not fit together.
+            ConfigurationError: the bottom half does not fit the terms.
             ProtocolError: the peer breaks the protocol.
             ConnectionLostError: the peer is gone, silent, or ended the run.
         """
-        session = Session(Role.NON_LABEL, transport, run=self._terms.run, deadlines=self._deadlines)
-        with session:
-            agreement = shake_hands(session, self._terms, self._table)
-            table = self._table.ordered_by(agreement.ids)
-            encoder = Encoder.fit(table.ordered_by([agreement.ids[i] for i in agreement.train]))
-            features = encoder.encode(table)
+        kept = self._checkpoints.epochs if self._checkpoints else ()
+        with self._session(transport) as session:
+            agreement, begin = shake_hands(session, self._terms, self._records, kept)
+            inputs = encoded(self._records, agreement)
             if self._terms.mode == "one round":
-                bottom: nn.Module = frozen_projection(
-                    features[agreement.train], self._terms.cut_width
-                )
+                train = inputs.values[agreement.train]
+                bottom: nn.Module = frozen_projection(train, self._terms.cut_width)
                 everything = torch.arange(len(agreement.ids))
-                self._send_forward(session, Kind.FROZEN, bottom, features, everything)
+                self._send_forward(session, Kind.FROZEN, bottom, inputs.values, everything)
             else:
-                bottom = self._make_bottom(features.shape[1])
-                self._train(session, bottom, features, agreement)
-                self._send_forward(session, Kind.QUERY, bottom, features, agreement.test)
+                bottom = self._make_bottom(inputs.shape).to(self._compute.device)
+                self._train(session, bottom, inputs.values, agreement, begin)
+                rows = agreement.held_out
+                self._send_forward(session, Kind.QUERY, bottom, inputs.values, rows)
             session.send_fields(Kind.BYE)
             session.receive_fields(Kind.BYE)
-        return BottomHalf(bottom, encoder, agreement, features)
+        return BottomHalf(bottom, inputs, agreement)
+
+    def predict(
+        self,
+        transport: Transport,
+        fill: Callable[[nn.Module], None],
+        encoder: Encoder | None,
+    ) -> Agreement:
+        """Send the activations of all shared records, for the label party to predict.
+
+        Args:
+            transport: to the label party.
+            fill: puts trained weights into the bottom half.
+            encoder: of the training; ``None`` for tensor records.
+
+        Raises:
+            TermsMismatchError, DataError, ProtocolError, ConnectionLostError: as :meth:`run`.
+        """
+        with self._session(transport) as session:
+            agreement, _ = shake_hands(session, self._terms, self._records)
+            inputs = encoded(self._records, agreement, encoder)
+            bottom = self._make_bottom(inputs.shape).to(self._compute.device)
+            fill(bottom)
+            self._send_forward(session, Kind.QUERY, bottom, inputs.values, agreement.held_out)
+            session.send_fields(Kind.BYE)
+            session.receive_fields(Kind.BYE)
+        return agreement
+
+    def _session(self, transport: Transport) -> Session:
+        """This party's end of the run."""
+        return Session(Role.NON_LABEL, transport, run=self._terms.run, deadlines=self._deadlines)
 
     def _train(
-        self, session: Session, bottom: nn.Module, features: Tensor, agreement: Agreement
+        self, session: Session, bottom: nn.Module, values: Tensor, agreement: Agreement, begin: int
     ) -> None:
-        """The loop: activation over, gradient back, update."""
-        terms = self._terms
-        observers = self._observers(agreement, features) if self._observers else ()
+        """The loop: activation over, gradient back, update; from epoch ``begin`` on."""
+        observers = self._observers(agreement, values) if self._observers else ()
         optimizer = self._make_optimizer(list(bottom.parameters()))
-        schedule = BatchSchedule(
-            len(agreement.train), terms.batch_size, terms.epochs, seed=terms.seed
-        )
-        for step, _, positions in schedule:
-            activation = bottom(features[agreement.train[positions]])
-            self._check_width(activation)
+        if self._checkpoints and begin:
+            self._checkpoints.load(begin, {_NAME: bottom}, {_NAME: optimizer})
+        steps = Accumulator(optimizer, self._compute.accumulate)
+        forward = self._compute.forward_of(bottom)
+        schedule = self._schedule(agreement)
+        for step, epoch, positions in schedule.from_step(begin * schedule.batches_per_epoch):
+            rows = values[agreement.train[positions]]
+            activation = self._activation(forward, rows)
             session.send_tensor(Kind.ACTIVATION, activation, step=step)
             shape = Shape(*activation.shape)
             gradient = session.receive_tensor(Kind.GRADIENT, shape, step=step)
             for observer in observers:
                 observer(step, bottom)
-            optimizer.zero_grad()
-            activation.backward(gradient)
-            optimizer.step()
+            steps.begin()
+            # torch's autograd entry points carry no types.
+            cast("Callable[[Tensor], None]", activation.backward)(self._compute.place(gradient))
+            ends_epoch = (step + 1) % schedule.batches_per_epoch == 0
+            steps.finish(flush=ends_epoch)
+            if self._checkpoints and ends_epoch:
+                self._checkpoints.save(epoch + 1, {_NAME: bottom}, {_NAME: optimizer})
+            for watcher in self._progress:
+                watcher.on_progress(step + 1, len(schedule), len(positions))
 
-    def _check_width(self, activation: Tensor) -> None:
-        """Refuse a bottom whose output is not the cut that was agreed on."""
-        if activation.ndim != 2 or activation.shape[1] != self._terms.cut_width:
+    def _activation(self, forward: Forward, rows: Tensor) -> Tensor:
+        """One row of ``cut_width`` numbers for each record, whatever the cut's shape.
+
+        Raises:
+            ConfigurationError: the bottom gives another number of rows or numbers.
+        """
+        activation = forward(self._compute.place(rows))
+        flat = activation.reshape(len(activation), -1) if activation.ndim > 1 else activation
+        if flat.shape != (len(rows), self._terms.cut_width):
             raise ConfigurationError(
-                f"non-label party: the bottom's output has shape {tuple(activation.shape)}, but "
-                f"cut_width is {self._terms.cut_width}. Change the one or the other."
+                f"non-label party: the bottom turns {len(rows)} records into an activation of "
+                f"shape {tuple(activation.shape)}, but cut_width is {self._terms.cut_width}. "
+                "Change the one or the other."
             )
+        return flat
 
     def _send_forward(
-        self, session: Session, kind: Kind, bottom: nn.Module, features: Tensor, records: Tensor
+        self, session: Session, kind: Kind, bottom: nn.Module, values: Tensor, records: Tensor
     ) -> None:
-        """Send the activations of these records in batches."""
+        """Send the activations of these records in batches, as the trained half makes them."""
+        bottom.eval()
+        forward = self._compute.forward_of(bottom)
         with torch.no_grad():
             for index, rows in enumerate(records.split(QUERY_ROWS)):
-                session.send_tensor(kind, bottom(features[rows]), step=index)
+                session.send_tensor(kind, self._activation(forward, values[rows]), step=index)
+
+    def _schedule(self, agreement: Agreement) -> BatchSchedule:
+        """The order of the batches."""
+        terms = self._terms
+        return BatchSchedule(len(agreement.train), terms.batch_size, terms.epochs, seed=terms.seed)

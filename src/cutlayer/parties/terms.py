@@ -7,9 +7,11 @@ from cutlayer import check
 from cutlayer.errors import TermsMismatchError
 from cutlayer.protocol.messages import JsonScalar, Role
 
-Mode = Literal["loop", "one round"]
+Mode = Literal["loop", "one round", "prediction"]
 """``loop``: activations go over and gradients come back, batch after batch. ``one round``: the
-activations of a frozen bottom go over once, and nothing comes back."""
+activations of a frozen bottom go over once, and nothing comes back. ``prediction``: activations of
+a trained bottom go over once, for records to predict."""
+_MODES = ("loop", "one round", "prediction")
 
 
 @dataclass(frozen=True)
@@ -27,16 +29,23 @@ class Terms:
     protection: str
     """Name and strength of the protection, as the reports show them."""
     mode: Mode = "loop"
-    epochs: int = 10
+    epochs: int = 20
     """Passes over the training records; the number of releases of each record."""
     batch_size: int = 512
-    cut_width: int = 16
+    cut_width: int = 32
+    """Numbers of one record's activation, whatever its shape."""
     seed: int = 0
     """For the batch order and the split. Known to both, so never used for noise or weights."""
-    folds: int = 5
-    """The records are cut into so many parts by a keyed hash of their ids."""
+    folds: int = 0
+    """0: split by shares. Else the records are cut into so many parts by a hash of their ids."""
     test_fold: int = 0
-    """The part that is kept for the test."""
+    """With folds: the part that is kept for the test."""
+    validation_share: float = 0.1
+    """Without folds: expected share of the validation records."""
+    test_share: float = 0.2
+    """Without folds: expected share of the test records."""
+    grouped: bool = False
+    """Whether groups of records, instead of single ones, are kept together in the split."""
 
     def __post_init__(self) -> None:
         for name, low in (
@@ -44,14 +53,22 @@ class Terms:
             ("batch_size", 2),
             ("cut_width", 1),
             ("seed", 0),
-            ("folds", 2),
+            ("folds", 0),
             ("test_fold", 0),
         ):
             check.at_least(name, getattr(self, name), low)
-        if self.test_fold >= self.folds:
-            raise ValueError(f"test_fold must be below folds = {self.folds}, got {self.test_fold}.")
-        if self.mode not in ("loop", "one round"):
-            raise ValueError(f"mode must be 'loop' or 'one round', got {self.mode!r}.")
+        if self.folds == 1 or (self.folds and self.test_fold >= self.folds):
+            raise ValueError(
+                f"test_fold must be below folds, and folds at least 2, got test_fold = "
+                f"{self.test_fold} with folds = {self.folds}."
+            )
+        check.not_negative("validation_share", self.validation_share)
+        check.between("test_share", self.test_share, 0.0, 1.0)
+        check.between(
+            "validation_share + test_share", self.validation_share + self.test_share, 0, 1
+        )
+        if self.mode not in _MODES:
+            raise ValueError(f"mode must be one of {', '.join(_MODES)}, got {self.mode!r}.")
 
     def as_fields(self) -> dict[str, JsonScalar]:
         """The terms as they go into HELLO."""

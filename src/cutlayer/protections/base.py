@@ -1,7 +1,6 @@
 """What a protection is: a setting, one declared stage, and an honest guarantee."""
 
 from abc import ABC, abstractmethod
-from dataclasses import fields
 from enum import Enum
 from typing import ClassVar
 
@@ -41,10 +40,10 @@ class Protection(ABC):
     def guarantee(self, releases: int) -> Guarantee:
         """What is proven about one record after ``releases`` of its gradient rows were sent."""
 
-    def settings(self) -> dict[str, object]:
-        """The public settings by name, for the configuration that is kept with a run."""
-        shown = (f for f in fields(self) if f.init)  # type: ignore[arg-type]
-        return {f.name: getattr(self, f.name) for f in shown}
+    @property
+    def planned_releases(self) -> int | None:
+        """How often a record may be sent for the goal to hold; ``None`` where nothing is planned."""
+        return None
 
 
 class GradientProtection(Protection):

@@ -137,6 +137,11 @@ class Residual(Protection):
 
     @property
     @override
+    def planned_releases(self) -> int | None:
+        return self.releases
+
+    @property
+    @override
     def strength(self) -> str:
         if self.max_leak_auc is not None:
             return f"max_leak_auc={self.max_leak_auc:g} over {self.releases}"

@@ -36,6 +36,8 @@ class Kind(IntEnum):
     """Activations of records to predict, after training; to the label party, no reply."""
     FROZEN = 6
     """Activations of a bottom that never sees a gradient; to the label party, no reply."""
+    SPLIT = 9
+    """A hash of the matched records and their split, JSON; both ways, once."""
     BYE = 7
     """The sender has finished; both ways, once."""
     ERROR = 8

@@ -2,7 +2,8 @@
 
 Both parties keep the same machine and check every message against it, sent or received::
 
-    label HELLO -> non-label HELLO -> label IDS -> non-label IDS -> READY
+    label HELLO -> non-label HELLO -> label IDS -> non-label IDS
+          -> label SPLIT -> non-label SPLIT -> READY
 
     loop:       READY --ACTIVATION--> REPLY_DUE --GRADIENT--> READY --QUERY--> QUERYING --QUERY--+
                                                                                   ^--------------+
@@ -36,6 +37,8 @@ class State(Enum):
     NON_LABEL_HELLO = auto()
     LABEL_IDS = auto()
     NON_LABEL_IDS = auto()
+    LABEL_SPLIT = auto()
+    NON_LABEL_SPLIT = auto()
     READY = auto()
     REPLY_DUE = auto()
     QUERYING = auto()
@@ -50,7 +53,9 @@ TRANSITIONS: dict[tuple[State, Role, Kind], State] = {
     (State.LABEL_HELLO, _L, Kind.HELLO): State.NON_LABEL_HELLO,
     (State.NON_LABEL_HELLO, _N, Kind.HELLO): State.LABEL_IDS,
     (State.LABEL_IDS, _L, Kind.IDS): State.NON_LABEL_IDS,
-    (State.NON_LABEL_IDS, _N, Kind.IDS): State.READY,
+    (State.NON_LABEL_IDS, _N, Kind.IDS): State.LABEL_SPLIT,
+    (State.LABEL_SPLIT, _L, Kind.SPLIT): State.NON_LABEL_SPLIT,
+    (State.NON_LABEL_SPLIT, _N, Kind.SPLIT): State.READY,
     (State.READY, _N, Kind.ACTIVATION): State.REPLY_DUE,
     (State.REPLY_DUE, _L, Kind.GRADIENT): State.READY,
     (State.READY, _N, Kind.QUERY): State.QUERYING,
@@ -65,7 +70,12 @@ TRANSITIONS: dict[tuple[State, Role, Kind], State] = {
 """The whole machine; ERROR apart, which either party may send in any state but the last two."""
 
 _GREETING = {State.LABEL_HELLO, State.NON_LABEL_HELLO}
-_HANDSHAKE = _GREETING | {State.LABEL_IDS, State.NON_LABEL_IDS}
+_HANDSHAKE = _GREETING | {
+    State.LABEL_IDS,
+    State.NON_LABEL_IDS,
+    State.LABEL_SPLIT,
+    State.NON_LABEL_SPLIT,
+}
 
 
 @dataclass(frozen=True)
