@@ -17,9 +17,9 @@ from torch import Tensor
 from typing_extensions import override
 
 _KEY_BYTES = 32
-_WORD_BYTES = 8
 _BLOCK_PAIRS = 16384
 _DROPPED_BITS = np.uint64(11)
+_ZEROS = memoryview(bytes(1 << 16))
 
 Words: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.uint64]]"
 """Uniform random 64-bit words."""
@@ -62,7 +62,6 @@ class SecretNoise(NoiseSource):
         self._draw_key()
         # Memory of one block, used again: fresh memory costs more than the arithmetic, and a
         # block of this size stays in the processor's cache.
-        self._zeros = memoryview(bytes(2 * _BLOCK_PAIRS * _WORD_BYTES))
         self._block = _Block(_BLOCK_PAIRS)
 
     @override
@@ -73,7 +72,8 @@ class SecretNoise(NoiseSource):
         normals = torch.empty(count + count % 2, dtype=torch.float64)
         for part in normals.split(2 * _BLOCK_PAIRS):
             block = self._block if len(part) == 2 * _BLOCK_PAIRS else _Block(len(part) // 2)
-            self._stream.update_into(self._zeros[: len(part) * _WORD_BYTES], block.bytes)
+            for chunk in block.chunks:
+                self._stream.update_into(_ZEROS[: len(chunk)], chunk)
             block.normals_into(part)
         return normals[:count].reshape(shape).to(device)
 
@@ -129,7 +129,8 @@ class _Block:
 
     def __init__(self, pairs: int) -> None:
         self.words = np.empty(2 * pairs, dtype="<u8")
-        self.bytes = self.words.view(np.uint8).data
+        raw = self.words.view(np.uint8).data
+        self.chunks = [raw[i : i + len(_ZEROS)] for i in range(0, len(raw), len(_ZEROS))]
         self._integers = torch.from_numpy(self.words.view(np.int64))
         self._values = torch.empty(2 * pairs, dtype=torch.float64)
         self._radius, self._angle = self._values[:pairs], self._values[pairs:]

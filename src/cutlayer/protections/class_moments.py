@@ -92,18 +92,17 @@ def class_moments(gradient: Tensor, labels: Tensor) -> Moments:
     positive = (labels == 1).to(device=gradient.device, dtype=torch.float64)
     member = torch.stack([positive, 1 - positive])
     counts = member.sum(dim=1)
-    blocks = row_blocks(gradient)
-    work = torch.empty_like(gradient[blocks[0]], dtype=torch.float64)
+    step = rows_at_once(gradient)
+    parts = list(zip(gradient.split(step), member.split(step, dim=1), strict=True))
+    work = torch.empty_like(parts[0][0], dtype=torch.float64)
     sums = member.new_zeros(2, gradient.shape[1])
-    for block in blocks:
-        part = gradient[block]
-        sums.addmm_(member[:, block], work[: len(part)].copy_(part))
+    for part, mine in parts:
+        sums.addmm_(mine, work[: len(part)].copy_(part))
     means = sums / counts.clamp(min=1)[:, None]
     scatter = member.new_zeros(2)
-    for block in blocks:
-        part = gradient[block]
-        centred = work[: len(part)].copy_(part).addmm_(member[:, block].T, means, alpha=-1)
-        scatter.addmv_(member[:, block], centred.square_().sum(dim=1))
+    for part, mine in parts:
+        centred = work[: len(part)].copy_(part).addmm_(mine.T, means, alpha=-1)
+        scatter.addmv_(mine, centred.square_().sum(dim=1))
     count_pos, count_neg, scatter_pos, scatter_neg = torch.cat([counts, scatter]).tolist()
     return (
         ClassMoments(count_pos, count_pos, means[0], scatter_pos),
@@ -111,15 +110,14 @@ def class_moments(gradient: Tensor, labels: Tensor) -> Moments:
     )
 
 
-def row_blocks(gradient: Tensor) -> list[slice]:
-    """Slices of rows to work on one after another.
+def rows_at_once(gradient: Tensor) -> int:
+    """How many rows to work on at a time.
 
     On a CPU fresh memory costs more than the arithmetic, so work on what fits its cache; elsewhere
     take all rows at once.
     """
     rows, width = gradient.shape
-    step = max(1, _BLOCK_VALUES // width) if gradient.device.type == "cpu" else rows
-    return [slice(start, start + step) for start in range(0, rows, step)]
+    return max(1, _BLOCK_VALUES // width) if gradient.device.type == "cpu" else rows
 
 
 def gathered(moments: Moments, group: distributed.ProcessGroup | None = None) -> Moments:

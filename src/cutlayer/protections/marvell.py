@@ -17,7 +17,7 @@ from cutlayer.leakage.sum_kl import sum_kl
 from cutlayer.leakage.sum_kl_bounds import leak_auc_bound
 from cutlayer.protections.base import GradientProtection, check_batch, require_finite
 from cutlayer.protections.batch_statistics import AveragedStatistics, BatchStatistics
-from cutlayer.protections.class_moments import Moments, class_moments, gathered, row_blocks
+from cutlayer.protections.class_moments import Moments, class_moments, gathered, rows_at_once
 from cutlayer.protections.marvell_solver import (
     MarvellNoise,
     goal_sum_kl,
@@ -147,8 +147,9 @@ class Marvell(GradientProtection):
     def perturb(self, gradient: Tensor, labels: Tensor, *, noise: NoiseSource) -> Tensor:
         check.matrix("gradient", gradient)
         check.binary_labels("labels", labels, examples=gradient.shape[0])
-        largest = gradient.abs().amax(dim=1)  # NaN passes through
-        if not bool(largest.isfinite().all()):
+        largest = gradient.abs().amax(dim=1)
+        # One number instead of one for each value: NaN and infinity pass through a sum.
+        if not math.isfinite(largest.sum().item()):
             require_finite(gradient, "the gradient before protection")
         moments = class_moments(gradient, labels)
         statistics = self._describe(self._memory.gather(moments))
@@ -156,7 +157,7 @@ class Marvell(GradientProtection):
         if max(variances.along_pos, variances.along_neg) == 0:
             _require_equal_rows(gradient)
         perturbed = _add_noise(gradient, labels, largest == 0, statistics, variances, noise)
-        if not math.isfinite(sum(torch.stack(torch.aminmax(perturbed)).tolist())):
+        if not math.isfinite(perturbed.sum().item()):
             require_finite(perturbed, "the gradient after marvell noise")
         self._remember(statistics, variances)
         return perturbed
@@ -243,15 +244,17 @@ def _add_noise(
     # Zeros stay recognisable zeros where their own class gets no noise.
     bare = is_zero & (along[row_class] == 0)
     row_class = torch.where(bare, 1 - row_class, row_class)
-    across_row = across[row_class]
-    stretch_row = along[row_class] - across_row
+    across_row = across[row_class][:, None]
+    stretch_row = along[row_class] - across_row[:, 0]
     perturbed = torch.empty_like(gradient)
-    for block in row_blocks(gradient):
-        clean = gradient[block].double()
+    step = rows_at_once(gradient)
+    for clean, deviation, stretch, sent in zip(
+        *(rows.split(step) for rows in (gradient, across_row, stretch_row, perturbed)), strict=True
+    ):
         draw = source.normal_like(clean)
-        stretch = stretch_row[block] * (draw @ direction)
-        draw.mul_(across_row[block][:, None]).addr_(stretch, direction).add_(clean)
-        perturbed[block] = draw
+        on_line = stretch * (draw @ direction)
+        torch.addcmul(clean.double(), deviation, draw, out=draw)
+        sent.copy_(draw.addr_(on_line, direction))
     return perturbed
 
 
@@ -268,7 +271,8 @@ def _direction(gap: Tensor) -> Tensor:
         first = torch.zeros_like(gap)
         first[0] = 1.0
         return first
-    return torch.nn.functional.normalize(gap / largest, dim=0)
+    scaled = gap / largest  # so that no square underflows
+    return scaled / torch.linalg.vector_norm(scaled)
 
 
 def _require_equal_rows(gradient: Tensor) -> None:
