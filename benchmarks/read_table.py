@@ -55,7 +55,12 @@ def write(path: Path, rows: int, form: str) -> None:
 
 def peak_mib() -> float:
     """The most memory that this process ever held."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    status = Path("/proc/self/status")
+    if status.exists():  # ru_maxrss of a new process begins with what its parent held
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) / 1024
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
 def read(path: Path) -> dict[str, float]:

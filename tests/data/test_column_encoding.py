@@ -141,3 +141,14 @@ def test_categories_that_do_not_differ_are_dropped(values):
 
 def test_a_category_or_missing_is_kept():
     assert fit_categorical(["a", None, "a"]) == CategoricalColumn("job", ("a",))
+
+
+@pytest.mark.parametrize("name", ["times", "value", "^n$", "*", ""])
+def test_a_column_may_have_any_name(name):
+    column = pl.Series(name, ["a", "b", "a", None])
+    for kind in (pl.String, pl.Categorical):
+        fitted = CategoricalColumn.fit(column.cast(kind), min_count=1, max_categories=5)
+        assert fitted is not None
+        assert fitted.categories == ("a", "b")
+        assert fitted.slot_of(column.cast(kind)).tolist() == [0, 1, 0, 2]
+    assert numbers(pl.Series(name, [1, None]), party="label party")[0] == 1

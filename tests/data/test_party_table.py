@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from cutlayer.data.party_table import LABEL_PARTY, NON_LABEL_PARTY, PartyTable
+from cutlayer.data.text_sequence import TextSequence
 from cutlayer.errors import DataError
 
 AGES = pl.DataFrame({"age": [30, 40, 50]})
@@ -24,6 +25,22 @@ def test_a_table_without_columns_keeps_its_ids_and_labels():
     assert (picked.ids, picked.features.width) == (("b",), 0)
     assert picked.labels is not None
     assert picked.labels.tolist() == [0]
+
+
+def test_groups_follow_their_rows():
+    table = PartyTable(NON_LABEL_PARTY, ("a", "b", "c"), AGES, groups=("p", "q", "p"))
+    assert table.groups == ("p", "q", "p")
+    assert table.ordered_by(["c", "b"]).groups == ("p", "q")
+    assert PartyTable(NON_LABEL_PARTY, ("a", "b", "c"), AGES).ordered_by(["a"]).groups is None
+    with pytest.raises(DataError, match="there are 2 groups, but 3 ids"):
+        PartyTable(NON_LABEL_PARTY, ("a", "b", "c"), AGES, groups=("p", "q"))
+
+
+def test_ids_may_be_any_sequence_of_texts():
+    for ids in (("a", "b", "c"), ["a", "b", "c"], TextSequence("abc"), pl.Series(["a", "b", "c"])):
+        table = PartyTable(NON_LABEL_PARTY, ids, AGES)
+        assert table.ids == ("a", "b", "c")
+        assert isinstance(table.ids, TextSequence)
 
 
 def test_no_ids_give_no_rows():

@@ -56,10 +56,21 @@ def test_repeated_texts_are_named_once_by_first_place():
     assert TextSequence().repeated() == ()
 
 
+def test_each_wanted_text_is_found_where_it_stands():
+    texts = TextSequence([f"id-{i}" for i in range(500)])
+    order = np.random.default_rng(0).permutation(500)
+    assert texts.rows_of(texts.take(order)).tolist() == order.tolist()
+    wanted = TextSequence(["id-7", "id-500", "", "id-7", "id-0"])
+    assert texts.rows_of(wanted).tolist() == [7, -1, -1, 7, 0]
+    assert texts.rows_of(TextSequence()).tolist() == []
+    assert TextSequence().rows_of(wanted).tolist() == [-1] * 5
+
+
 def test_texts_of_equal_hash_are_told_apart(monkeypatch):
     # Every hash the same: the worst that a hash can do.
     monkeypatch.setattr(pl.Series, "hash", lambda self: pl.Series([0] * len(self), dtype=pl.UInt64))
     assert TextSequence(["x", "b", "b", "y"]).repeated() == ("b",)
+    assert TextSequence("xby").rows_of(TextSequence("yzxb")).tolist() == [2, -1, 0, 1]
 
 
 def test_a_series_is_taken_as_it_is():

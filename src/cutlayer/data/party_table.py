@@ -101,16 +101,14 @@ class PartyTable:
 
     def _rows_of(self, wanted: TextSequence) -> NDArray[np.int64]:
         """The row of each id, int64; an unknown id is an error."""
-        own = pl.DataFrame({"id": TextSequence(self.ids).series}).with_row_index("row")
-        asked = pl.DataFrame({"id": wanted.series})
-        rows = asked.join(own, on="id", how="left", maintain_order="left")["row"]
-        if rows.null_count():
-            absent = wanted.series.filter(rows.is_null())
+        rows = TextSequence(self.ids).rows_of(wanted)
+        absent = wanted.series.filter(pl.Series(rows == -1))
+        if len(absent):
             raise DataError(
                 f"{self.party}: {len(absent)} of the {len(wanted)} ids asked for are not in its "
                 f"table: {_some(absent)}. Ask only for ids that both parties hold."
             )
-        return rows.cast(pl.Int64).to_numpy(writable=True)
+        return rows
 
     def _check_labels(self) -> None:
         """Require 0/1 labels, one for each id, at the label party and nowhere else."""

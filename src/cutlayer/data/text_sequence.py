@@ -48,6 +48,27 @@ class TextSequence(Sequence[str]):
         """The texts at these positions, in this order."""
         return TextSequence(self._series.gather(rows))
 
+    def rows_of(self, wanted: "TextSequence") -> NDArray[np.int64]:
+        """Where each wanted text stands here; -1 where it does not. The texts here are unique.
+
+        Both sides are sorted by hash and merged, which takes less time and memory than a join of
+        texts; only texts that the hash puts elsewhere are then joined.
+        """
+        here, there = self._series.hash().to_numpy(), wanted.series.hash().to_numpy()
+        order, asked = np.argsort(here), np.argsort(there)
+        rows = np.full(len(there), -1, dtype=np.int64)
+        if len(here) == 0:
+            return rows
+        place = np.searchsorted(here[order], there[asked])
+        rows[asked] = order[np.minimum(place, len(here) - 1)]
+        wrong = (self._series.gather(rows) != wanted.series).to_numpy()
+        if wrong.any():
+            own = pl.DataFrame({"text": self._series}).with_row_index("row")
+            lost = pl.DataFrame({"text": wanted.series.filter(pl.Series(wrong))})
+            found = lost.join(own, on="text", how="left", maintain_order="left")["row"]
+            rows[wrong] = found.cast(pl.Int64).fill_null(-1).to_numpy()
+        return rows
+
     def repeated(self) -> tuple[str, ...]:
         """Every text that stands in more than one place, once, by its first place.
 
