@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from cutlayer.data.column_choice import ROW_NUMBER, ColumnRules
-from cutlayer.data.file_message import FileMessage, listing, nearest
+from cutlayer.data.file_message import FileMessage
 from cutlayer.errors import DataError
 
 NAMES = ("ID", "y", "patient", "PAY_1", "PAY_2", "age", "dose[mg]", "dosem")
@@ -65,15 +65,3 @@ def test_a_name_that_looks_like_a_pattern_is_a_name():
 def test_what_fits_no_column_is_an_error(rules, words):
     with pytest.raises(DataError, match=f"^label party, file bank.csv: .*{words}"):
         chosen(" THE HINT", **rules)
-
-
-def test_messages_name_party_file_and_column():
-    assert str(MESSAGE.error("x", column="a b")) == "label party, file bank.csv, column 'a b': x"
-    assert MESSAGE.notice("x") == "label party, bank.csv: x"
-
-
-def test_lists_are_shortened():
-    assert listing(range(1005)) == "0, 1, 2 and 1,002 more"
-    assert listing(["a"]) == "'a'"
-    assert nearest("Agee", ["age", "AGE2", "job"]) == ["age", "AGE2"]
-    assert nearest("q", ["age"]) == []

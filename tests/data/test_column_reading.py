@@ -81,6 +81,20 @@ def test_only_late_columns_are_read_again(read, monkeypatch):
     assert passes == [("id", "a", "b"), ("a",)]
 
 
+def test_a_file_that_changes_between_two_passes_is_refused(read, monkeypatch, tmp_path):
+    whole, passes = DelimitedText.batches, []
+
+    def batches(self, names):
+        if passes:
+            (tmp_path / "table.csv").write_text("id,a\n1,1\n")
+        passes.append(names)
+        return whole(self, names)
+
+    monkeypatch.setattr(DelimitedText, "batches", batches)
+    with pytest.raises(DataError, match="must not change while it is read"):
+        read("id,a\n1,1\n2,x\n")
+
+
 @pytest.mark.parametrize("block_bytes", [1, 1000])
 def test_a_nan_is_a_text_among_texts(read, block_bytes):
     found = read("id,a\n1,NaN\n2,inf\n3,x\n", block_bytes=block_bytes)

@@ -17,7 +17,8 @@ class CellRules:
     """Which cells are missing, and how texts and numbers are written."""
 
     missing: tuple[str, ...] = ("",)
-    """Texts that mean "missing". An empty cell does so in any case."""
+    """Texts that mean "missing", letter for letter; where numbers are stored and no texts
+    (Parquet), the numbers that they write. An empty cell is missing in any case."""
     strip: bool = True
     """Whether spaces around a text belong to the file and not to the text."""
     decimal: Decimal = "."

@@ -181,7 +181,8 @@ def read_columns(
     if late:
         for reader in late.values():
             reader.start_again()
-        _pass(source, late)
+        if _pass(source, late) != rows:
+            raise message.error("the file must not change while it is read. Read it again.")
     for text_reader in texts.values():
         _require_texts(text_reader, message, named=text_reader.name != choice.label_column)
     for reader in features.values():

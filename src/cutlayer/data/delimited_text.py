@@ -67,18 +67,15 @@ class DelimitedText:
     @property
     def notices(self) -> tuple[str, ...]:
         """Columns that had to be named, and blank lines of the last pass."""
-        notices = [
-            self._message.notice(
+        told = []
+        if self._unnamed:
+            told.append(
                 f"the header has no name for {len(self._unnamed)} column(s); they are called "
                 f"{listing(self._unnamed)} by their position."
             )
-            for _ in self._unnamed[:1]
-        ]
         if self._blank_lines:
-            notices.append(
-                self._message.notice(f"{self._blank_lines:,} blank line(s) are left out.")
-            )
-        return tuple(notices)
+            told.append(f"{self._blank_lines:,} blank line(s) are left out.")
+        return tuple(self._message.notice(text) for text in told)
 
     @property
     def hint(self) -> str:

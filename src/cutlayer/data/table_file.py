@@ -79,7 +79,8 @@ class TableFile:
     decimal: Decimal = "."
     """What stands in front of a number's fraction."""
     missing: tuple[str, ...] = ("",)
-    """Texts that mean "missing", letter for letter. An empty cell does so in any case."""
+    """Texts that mean "missing", letter for letter (``NaN``, ``?``); where Parquet stores numbers,
+    the numbers that they write. An empty cell is missing in any case."""
     strip: bool = True
     """Whether spaces around a text are no part of it."""
     keep: tuple[str, ...] = ()
