@@ -140,6 +140,17 @@ def test_damaged_data_behind_a_good_footer(path):
         read(path)
 
 
+def test_a_panic_of_polars_is_told_as_damage(path, monkeypatch):
+    written(path, id=["a"], n=[1])
+
+    def panic(*args, **options):
+        raise pl.exceptions.PanicException("invalid num_bits 38")
+
+    monkeypatch.setattr(pl, "read_parquet", panic)
+    with pytest.raises(DataError, match="must be a whole Parquet file, but: invalid num_bits 38"):
+        read(path)
+
+
 def test_no_rows_and_no_file(path):
     with pytest.raises(DataError, match="must hold rows, but has none"):
         read(written(path, id=[], n=[]))

@@ -270,3 +270,23 @@ def test_lists_from_a_configuration_become_tuples():
     file = TableFile("bank.csv", "client", keep=["a"], missing=["?"])
     assert file == TableFile(Path("bank.csv"), "client", keep=("a",), missing=("?",))
     assert hash(file)
+
+
+def test_damage_of_any_kind_is_one_of_our_errors(tmp_path):
+    """Bytes changed, added and taken at random; whatever happens, nothing foreign comes out."""
+    whole = (HEADER + "".join(f'{i},{i}.5,"a, {i % 3}",{i % 2}\n' for i in range(40))).encode()
+    signs = b',;"\n\r\t |0a\x00\xff\xc3'
+    draw = np.random.default_rng(5)
+    read_well = 0
+    for _ in range(300):
+        data = bytearray(draw.choice([whole, gzip.compress(whole)], p=[0.9, 0.1]))
+        for _ in range(draw.integers(1, 4)):
+            place = int(draw.integers(len(data)))
+            sign = bytes([signs[draw.integers(len(signs))]])
+            data[place : place + int(draw.integers(3))] = sign * int(draw.integers(2))
+        try:
+            read(write(tmp_path / "bank.csv", bytes(data)))
+            read_well += 1
+        except DataError as error:
+            assert str(error).startswith("label party, file ")  # noqa: PT017
+    assert 0 < read_well < 300

@@ -151,7 +151,7 @@ class DelimitedText:
         try:
             frame = self._parsed(rows.data, taken)
         except PolarsError as error:
-            raise self._unreadable(block, str(error).splitlines()[0]) from error
+            raise self._unreadable(block, str(error).partition("\n")[0]) from error
         if frame.height != rows.rows:
             raise self._unreadable(block, f"{rows.rows} rows were read as {frame.height}")
         return RowBatch(frame, _place_in(rows)), rows.blank_lines

@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
-from polars.exceptions import PolarsError
+from polars.exceptions import PanicException, PolarsError
 
 from cutlayer.data.file_message import FileMessage
 from cutlayer.data.table_source import RowBatch
+from cutlayer.errors import DataError
 
 _MAGIC: Final = b"PAR1"
+# Damaged bytes make polars panic in places where it expects sound ones.
+_DAMAGE: Final = (PolarsError, PanicException, OSError)
 _SUFFIXES: Final = (".parquet", ".parq", ".pq")
 
 
@@ -58,7 +61,7 @@ class ParquetTable:
         try:
             self._names = tuple(pl.scan_parquet(path, glob=False).collect_schema())
             rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
-        except (PolarsError, OSError) as error:
+        except _DAMAGE as error:
             raise self._damaged(error) from error
         if rows == 0:
             raise message.error("must hold rows, but has none. Give the file with the rows.")
@@ -78,12 +81,11 @@ class ParquetTable:
             place = self._names.index(name)  # as a name "^n$" would be a pattern
             try:
                 frame = pl.read_parquet(self._path, columns=[place], glob=False)
-            except (PolarsError, OSError) as error:
+            except _DAMAGE as error:
                 raise self._damaged(error) from error
             yield RowBatch(frame, lambda row: f"row {row + 1}")
 
-    def _damaged(self, error: Exception) -> Exception:
+    def _damaged(self, error: BaseException) -> DataError:
         """The error for what polars could not read."""
-        return self._message.error(
-            f"must be a whole Parquet file, but: {str(error).splitlines()[0]}. Write it again."
-        )
+        why = str(error).partition("\n")[0][:200] or type(error).__name__
+        return self._message.error(f"must be a whole Parquet file, but: {why}. Write it again.")
