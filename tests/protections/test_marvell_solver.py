@@ -361,6 +361,24 @@ def test_huge_power_leaves_nothing_to_see():
         assert 0 <= noise.sum_kl < 1e-9
 
 
+@given(
+    v=magnitude(-300, 150) | st.just(0.0),
+    u=magnitude(-300, 150) | st.just(0.0),
+    g=magnitude(-300, 150) | st.just(0.0),
+    power=magnitude(-300, 150),
+    p=st.sampled_from([0.0, 1e-300, 1e-16, 0.3, 1 - 1e-16, 1.0]),
+    width=st.sampled_from([1, 2, 1000, 10**9]),
+)
+@settings(max_examples=300, deadline=None)
+def test_absurd_scales_never_break_it(v, u, g, power, p, width):
+    problem = {"variance_pos": v, "variance_neg": u, "gap_squared": g, "width": width}
+    noise = solve_marvell(**problem, positive_share=p, power=power)
+    assert not math.isnan(noise.sum_kl)
+    assert_feasible(noise, {**problem, "positive_share": p}, power)
+    if 0 < p < 1:
+        assert power_for(**problem, positive_share=p, max_sum_kl=0.5) >= 0
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

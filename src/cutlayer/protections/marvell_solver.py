@@ -16,6 +16,7 @@ _TARGET_STEPS = 100
 _AIM = 1 - 5e-13
 """Newton aims a hair below the target, so that rounding leaves the result on the safe side."""
 _CLOSE = 1 - 1e-11
+_FAINT = 1e-100
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ def solve_marvell(
     """Noise of at most this power under which the classes are hardest to tell apart.
 
     Deterministic float64 in plain Python. Scaling the variances, the squared gap and the power
-    together scales the result.
+    together scales the result. What is more than 100 decades below the largest of the variances
+    and the squared gap counts as zero.
 
     Args:
         variance_pos: mean coordinate variance v of positives' gradients, at least 0.
@@ -77,11 +79,11 @@ def solve_marvell(
     check.not_negative("power", power)
     unit = _unit(variance_pos, variance_neg, gap_squared)
     noise = NarrowWideNoise(0.0, 0.0, 0.0)
-    if unit > 0 and power > 0:
+    if unit > 0:
         problem = _problem(
             variance_pos, variance_neg, gap_squared, positive_share, width, power, unit
         )
-        noise = marvell_problem.solve(problem)
+        noise = marvell_problem.solve(problem) if problem.power > 0 else noise
     narrow = (noise.along_narrow * unit, noise.across * unit)
     wide = (noise.along_wide * unit, 0.0)
     positive, negative = (narrow, wide) if variance_pos <= variance_neg else (wide, narrow)
@@ -222,17 +224,24 @@ def _problem(
     unit: float,
 ) -> Problem:
     """Forget the class names and divide by the unit."""
-    positive_is_narrow = variance_pos <= variance_neg
-    weights = (positive_share, 1 - positive_share)
+    shares = (positive_share, 1 - positive_share)
+    weights = [max(share, _FAINT) if share > 0 else 0.0 for share in shares]
+    narrow, wide = (0, 1) if variance_pos <= variance_neg else (1, 0)
+    variances = (variance_pos, variance_neg)
     return Problem(
-        narrow=min(variance_pos, variance_neg) / unit,
-        wide=max(variance_pos, variance_neg) / unit,
-        narrow_weight=weights[0 if positive_is_narrow else 1],
-        wide_weight=weights[1 if positive_is_narrow else 0],
-        gap_squared=gap_squared / unit,
-        power=power / unit,
+        narrow=_visible(variances[narrow] / unit),
+        wide=_visible(variances[wide] / unit),
+        narrow_weight=weights[narrow],
+        wide_weight=weights[wide],
+        gap_squared=_visible(gap_squared / unit),
+        power=_visible(power / unit),
         others=width - 1,
     )
+
+
+def _visible(value: float) -> float:
+    """The value, or 0 or a cap where it is so many decades away that products leave float64."""
+    return 0.0 if value < _FAINT else min(value, 1 / _FAINT)
 
 
 def _check_statistics(
