@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from cutlayer.leakage.null_floor import null_deviation, null_floor
+from cutlayer.leakage.null_floor import median_null_floor, null_deviation, null_floor
 
 
 @pytest.mark.parametrize(("positives", "negatives"), [(1, 1), (2, 3), (3, 5)])
@@ -53,3 +53,25 @@ def test_a_missing_class_is_an_error(arguments, message):
         null_floor(*arguments)
     with pytest.raises(ValueError, match="quantile"):
         null_floor(5, 5, quantile=1.0)
+
+
+@pytest.mark.parametrize("batches", [9, 40])
+def test_floor_of_a_median_against_simulated_attackers_who_know_nothing(batches):
+    # AUCs of random orders by ranks, 3000 attackers. A 95 % quantile of 3000 draws has standard
+    # error sqrt(.95 .05 / 3000) = .004 in probability; five of them, and .01 for the normal
+    # approximation of a median of few batches.
+    generator = np.random.default_rng(0)
+    positives, negatives, attackers = 20, 200, 3000
+    ranks = generator.random((attackers, batches, positives + negatives)).argsort(axis=2)
+    auc = (ranks[:, :, :positives].sum(axis=2) - positives * (positives - 1) / 2) / (
+        positives * negatives
+    )
+    medians = np.median(np.maximum(auc, 1 - auc), axis=1)
+    floor = median_null_floor(null_deviation(positives, negatives), batches)
+    assert abs((medians <= floor).mean() - 0.95) <= 5 * 0.004 + 0.01
+
+
+def test_floor_of_one_batchs_median_is_the_floor_of_the_batch():
+    deviation = null_deviation(31, 481)
+    assert median_null_floor(deviation, 1) == null_floor(31, 481)
+    assert median_null_floor(deviation, 1000) < 0.54 < null_floor(31, 481)

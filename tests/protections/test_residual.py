@@ -220,6 +220,8 @@ def test_impossible_settings_are_refused(settings, message):
 def test_strength_names_the_setting():
     assert Residual(sigma=2.0).strength == "sigma=2"
     assert Residual(max_leak_auc=0.7, releases=5).strength == "max_leak_auc=0.7 over 5"
-    assert Residual(allocation="marvell", s=4.0, positive_share=0.1).strength == "s=4"
+    assert Residual(allocation="marvell", s=4.0, positive_share=0.1).strength == (
+        "s=4, marvell allocation"
+    )
     assert Residual(sigma=2.0) == Residual(sigma=2.0)
     assert np.isclose(Residual(sigma=2.0).noise_deviation, 2.0)

@@ -182,13 +182,46 @@ def test_an_unknown_code_of_the_peer_is_refused(sessions):
         label.receive_fields(Kind.HELLO)
 
 
-def test_a_silent_peer_ends_at_the_deadline_of_the_phase():
+@pytest.mark.parametrize(
+    ("state", "kind", "seconds"),
+    [
+        (State.LABEL_HELLO, Kind.HELLO, "0.03"),
+        (State.LABEL_SPLIT, Kind.SPLIT, "0.04"),
+        (State.LEAVING, Kind.BYE, "0.05"),
+    ],
+)
+def test_a_silent_peer_ends_at_the_deadline_of_the_phase(state, kind, seconds):
     here, _ = in_memory_pair()
-    session = Session(
-        Role.NON_LABEL, here, run="run", deadlines=Deadlines(connect=9, handshake=0.05, step=9)
-    )
-    with pytest.raises(DeadlineError, match=r"0\.05 s"):
-        session.receive_fields(Kind.HELLO)
+    deadlines = Deadlines(connect=0.03, handshake=0.04, step=0.05)
+    session = Session(Role.NON_LABEL, here, run="run", deadlines=deadlines)
+    session.state = state
+    with pytest.raises(DeadlineError, match=f"{seconds} s"):
+        session.receive_fields(kind)
+
+
+def test_a_message_that_was_cut_off_is_not_followed_by_another(sessions):
+    """An ERROR after half a gradient would be read as the gradient's rest."""
+    label, other = sessions
+    shake(label, other)
+    other.send_tensor(Kind.ACTIVATION, torch.ones(4, 2))
+    label.receive_tensor(Kind.ACTIVATION, Shape(4, 2))
+    sent = []
+
+    def interrupted(header, payload, *, deadline):
+        sent.append(header)
+        raise KeyboardInterrupt
+
+    label._transport.send = interrupted
+
+    def answer():
+        with label:
+            label.send_tensor(Kind.GRADIENT, torch.ones(4, 2))
+
+    with pytest.raises(KeyboardInterrupt):
+        answer()
+    assert len(sent) == 1
+    with pytest.raises(ConnectionLostError):
+        other.receive_tensor(Kind.GRADIENT, Shape(4, 2))
 
 
 def test_a_party_that_vanishes_is_noticed(sessions):

@@ -7,6 +7,7 @@ from cutlayer.audits.hints import Hint, Hints, pick_hint, read_hints, write_hint
 from cutlayer.audits.leak_audit import FirstLayer, LeakAudit, LeakAuditor, audit_leak
 from cutlayer.audits.live_leak import LiveLeak
 from cutlayer.audits.recorder import HINTS, TRANSCRIPT, TRUTH, ReleaseRecorder
+from cutlayer.audits.release_audit import ReleaseAudit
 from cutlayer.audits.truth import Truth, read_truth, write_truth
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "LeakAuditor",
     "LiveLeak",
     "Measurement",
+    "ReleaseAudit",
     "ReleaseRecorder",
     "StepCurve",
     "Truth",

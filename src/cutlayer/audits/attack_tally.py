@@ -1,5 +1,6 @@
 """One attack at one layer, over a whole training: what it reached in each batch and in all."""
 
+import math
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
@@ -12,7 +13,7 @@ from cutlayer.audits.findings import Layer
 from cutlayer.audits.hints import Hint
 from cutlayer.audits.truth import Truth
 from cutlayer.leakage.leak_auc import leak_auc, symmetrised
-from cutlayer.leakage.null_floor import null_deviation, null_floor
+from cutlayer.leakage.null_floor import median_null_floor, null_deviation, null_floor
 from cutlayer.transcript.release import Release
 
 Target = Literal["labels", "canaries"]
@@ -42,9 +43,9 @@ class Measurement:
     pooled_epoch: int | None
     """The last epoch that was observed, be it complete or not."""
     null_floor: float | None
-    """95 % of attackers who know nothing stay below it; median over batches for ``one``."""
+    """95 % of attackers who know nothing stay below it, with :attr:`leak_auc` as it is defined."""
     null_deviation: float | None
-    """Standard deviation of the raw AUC of such an attacker; median over batches for ``one``."""
+    """Standard deviation of :attr:`raw_auc` for such an attacker."""
     batches: int
     """Batches measured (``one``), or averaged over (``all``)."""
     one_class_batches: int
@@ -88,6 +89,7 @@ class AttackTally:
         self._deviations: list[float] = []
         self._one_class = 0
         self._hintless = 0
+        self._epochs: set[int] = set()
 
     def observe(self, release: Release, hint: Hint | None) -> None:
         """Attack one release.
@@ -107,7 +109,7 @@ class AttackTally:
         if needs_hint and hint is not None:
             unknown = records != hint.record
             records, scores = records[unknown], scores[unknown]
-        self._measure_batch(release.step, records, scores)
+        self._measure_batch(release, records, scores)
         self._pool(release.epoch, records, self._average.add(records, scores))
         self._averaged_batches += 1
 
@@ -125,8 +127,8 @@ class AttackTally:
             raw_auc=_median(self._raw),
             pooled_auc=None if pooled is None else symmetrised(pooled[0]),
             pooled_epoch=self._epoch,
-            null_floor=_median(self._floors),
-            null_deviation=_median(self._deviations),
+            null_floor=self._median_floor(),
+            null_deviation=self._median_deviation(),
             batches=len(self._raw),
             one_class_batches=self._one_class,
             hintless_batches=self._hintless,
@@ -164,14 +166,34 @@ class AttackTally:
             null_floor=tuple(self._floors),
         )
 
-    def _measure_batch(self, step: int, records: Tensor, scores: Tensor) -> None:
+    @property
+    def _independent_batches(self) -> int:
+        """Measured batches of one epoch: those of another epoch hold the same records again."""
+        return max(1, len(self._raw) // max(1, len(self._epochs)))
+
+    def _median_floor(self) -> float | None:
+        """What the median over batches stays below if nothing is known."""
+        deviation = _median(self._deviations)
+        if deviation is None:
+            return None
+        return median_null_floor(deviation, self._independent_batches)
+
+    def _median_deviation(self) -> float | None:
+        """Standard deviation of the median over batches of the raw AUC if nothing is known."""
+        deviation = _median(self._deviations)
+        if deviation is None or self._independent_batches == 1:
+            return deviation
+        return deviation * math.sqrt(math.pi / 2 / self._independent_batches)
+
+    def _measure_batch(self, release: Release, records: Tensor, scores: Tensor) -> None:
         """The leak AUC of one batch, if it has one."""
         measured = _auc(scores, self._labels[records], self._audited[records])
         if measured is None:
             self._one_class += 1
             return
         auc, positives, negatives = measured
-        self._steps.append(step)
+        self._steps.append(release.step)
+        self._epochs.add(release.epoch)
         self._raw.append(auc)
         self._floors.append(null_floor(positives, negatives))
         self._deviations.append(null_deviation(positives, negatives))

@@ -56,11 +56,12 @@ class FindingRow(_Record):
     pooled_auc: float | None
     """Symmetrised AUC of one epoch's scores, standardised in each batch, ordered together."""
     null_floor: float | None
-    """95 % of attackers who know nothing stay below this value at this number of examples."""
+    """95 % of attackers who know nothing reach a ``leak_auc`` below it."""
     null_deviation: float | None
-    """Standard deviation of the raw AUC of such an attacker."""
+    """Standard deviation of such an attacker's ``raw_auc``."""
     batches: int
-    """Batches that held both classes, so that an AUC is defined."""
+    """``one``: batches that held both classes, so that an AUC is defined; ``all``: batches that
+    were averaged over."""
     one_class_batches: int
     """Batches left out of the measurement (never out of the training) for lack of a class."""
     test_auc: float | None

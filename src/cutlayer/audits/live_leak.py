@@ -60,7 +60,7 @@ class LiveLeak:
         """Attack the batch if its step is due; a batch with one class has no AUC and is passed by.
 
         Args:
-            release: what is about to be sent.
+            release: what was sent.
             labels: the batch's labels, 0 or 1, shape ``(examples,)``.
             clean_gradient: the gradient before the protection, shape ``(examples, width)``.
 

@@ -1,6 +1,7 @@
 """The commands. Each turns its arguments into a plan or a folder, and prints what came out."""
 
 import sys
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -9,15 +10,22 @@ import typer
 from rich.console import Console
 
 from cutlayer.audits.findings import read_findings, write_findings
+from cutlayer.cli.party_commands import (
+    FINDINGS_FILE,
+    PAGE_FILE,
+    PASS_ON,
+    init_config,
+    label_party,
+    non_label_party,
+    predict,
+)
 from cutlayer.cli.progress import ComparisonProgress
-from cutlayer.errors import ConfigurationError, CutlayerError, DataError
-from cutlayer.experiments.comparison import run_comparison, training_records
+from cutlayer.errors import ConfigurationError, CutlayerError, DataError, PeerEndedError
+from cutlayer.experiments.comparison import pending, run_comparison, training_records
 from cutlayer.experiments.findings_of_run import findings_of_run
 from cutlayer.experiments.plan import Plan, fitting_defaults, make_plan, read_plan
 from cutlayer.reports import print_table, write_page
 
-FINDINGS_FILE = "findings.json"
-PAGE_FILE = "report.html"
 _USAGE, _FAILED, _INTERRUPTED = 2, 1, 130
 
 app = typer.Typer(
@@ -27,6 +35,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+app.command("label-party", context_settings=PASS_ON)(label_party)
+app.command("non-label-party", context_settings=PASS_ON)(non_label_party)
+app.command("predict", context_settings=PASS_ON)(predict)
+app.command("init-config")(init_config)
 
 Data = Annotated[str, typer.Option(help="caravan, breast-cancer or synthetic-ctr.")]
 Protections = Annotated[
@@ -53,42 +66,45 @@ RunFolder = Annotated[Path, typer.Argument(help="A folder made by demo or simula
 _DEFAULT = Plan()
 
 
-@app.command()
-def demo(
-    data: Data = _DEFAULT.data,
-    protection: Protections = None,
-    splits: Splits = _DEFAULT.splits,
-    epochs: Epochs = _DEFAULT.epochs,
-    batch_size: BatchSize = None,
-    cut_width: CutWidth = _DEFAULT.cut_width,
-    canaries: Coins = None,
-    seed: Seed = _DEFAULT.seed,
-    out: Out = None,
-) -> None:
-    """Train with and without protections, two processes on this machine, and compare the leak."""
-    plan = _plan(
-        data, protection, splits, epochs, batch_size, cut_width, canaries, seed, simulated=False
-    )
-    _compare(plan, out or _new_folder("demo", data))
+def _comparison(*, simulated: bool) -> Callable[..., None]:
+    """The command that compares protections, for real or simulated."""
+
+    def compare(
+        data: Data = _DEFAULT.data,
+        protection: Protections = None,
+        splits: Splits = _DEFAULT.splits,
+        epochs: Epochs = _DEFAULT.epochs,
+        batch_size: BatchSize = None,
+        cut_width: CutWidth = _DEFAULT.cut_width,
+        canaries: Coins = None,
+        seed: Seed = _DEFAULT.seed,
+        out: Out = None,
+    ) -> None:
+        fitting = fitting_defaults(training_records(data, folds=_DEFAULT.folds))
+        plan = make_plan(
+            data=data,
+            protections=tuple(protection or _DEFAULT.protections),
+            splits=splits,
+            epochs=epochs,
+            batch_size=fitting["batch_size"] if batch_size is None else batch_size,
+            cut_width=cut_width,
+            canaries=fitting["canaries"] if canaries is None else canaries,
+            seed=seed,
+            simulated=simulated,
+        )
+        _compare(plan, out or _new_folder("simulation" if simulated else "demo", data))
+
+    return compare
 
 
-@app.command()
-def simulate(
-    data: Data = _DEFAULT.data,
-    protection: Protections = None,
-    splits: Splits = _DEFAULT.splits,
-    epochs: Epochs = _DEFAULT.epochs,
-    batch_size: BatchSize = None,
-    cut_width: CutWidth = _DEFAULT.cut_width,
-    canaries: Coins = None,
-    seed: Seed = _DEFAULT.seed,
-    out: Out = None,
-) -> None:
-    """The same in one process with repeatable noise, for research. It protects nothing."""
-    plan = _plan(
-        data, protection, splits, epochs, batch_size, cut_width, canaries, seed, simulated=True
-    )
-    _compare(plan, out or _new_folder("simulation", data))
+app.command(
+    "demo",
+    help="Train with and without protections, two processes on this machine; compare the leak.",
+)(_comparison(simulated=False))
+app.command(
+    "simulate",
+    help="The same in one process with repeatable noise, for research. It protects nothing.",
+)(_comparison(simulated=True))
 
 
 @app.command()
@@ -119,35 +135,10 @@ def main() -> None:
         app()  # typer ends the process itself, with 2 after a wrong argument
     except (ConfigurationError, DataError) as error:
         _complain(str(error), _USAGE)
+    except PeerEndedError as error:
+        _complain(str(error), _INTERRUPTED if error.stopped else _FAILED)
     except CutlayerError as error:
         _complain(str(error), _FAILED)
-
-
-def _plan(
-    data: str,
-    protection: list[str] | None,
-    splits: int,
-    epochs: int,
-    batch_size: int | None,
-    cut_width: int,
-    canaries: int | None,
-    seed: int,
-    *,
-    simulated: bool,
-) -> Plan:
-    """The plan that the options describe."""
-    defaults = fitting_defaults(training_records(data, folds=_DEFAULT.folds))
-    return make_plan(
-        data=data,
-        protections=tuple(protection or _DEFAULT.protections),
-        splits=splits,
-        epochs=epochs,
-        batch_size=defaults["batch_size"] if batch_size is None else batch_size,
-        cut_width=cut_width,
-        canaries=defaults["canaries"] if canaries is None else canaries,
-        seed=seed,
-        simulated=simulated,
-    )
 
 
 def _compare(plan: Plan, folder: Path) -> None:
@@ -159,6 +150,11 @@ def _compare(plan: Plan, folder: Path) -> None:
             run_comparison(plan, folder, progress)
         except KeyboardInterrupt:
             interrupted = True
+        if interrupted and len(pending(plan, folder)) == len(plan.trainings):
+            _complain(
+                f"Interrupted before the first training ended. Start again with --out {folder}",
+                _INTERRUPTED,
+            )
         findings = findings_of_run(plan, folder, None, progress.on_audit)
     write_findings(findings, folder / FINDINGS_FILE)
     _show(folder, console)

@@ -44,7 +44,7 @@ class ComparisonProgress:
 
     def on_training(self, training: Training, done: int, total: int) -> None:
         """Begin the line of a training."""
-        name, strength = training.label
+        name, strength = training.title
         coins = ", canaries" if training.canaries else ""
         self._progress.update(self._all, completed=done, total=total)
         self._progress.reset(self._one)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,6 +20,7 @@ from cutlayer.protocol import Deadlines, TcpListener, Transport, in_memory_pair
 
 PEER_LOG = "non_label_party.log"
 _LOOK_SECONDS = 0.5
+_LAST_WORDS_SECONDS = 2.0
 _LOG_LINES = 5
 
 
@@ -34,8 +36,12 @@ class Channel(ABC):
         """
 
     @abstractmethod
-    def failure(self) -> BaseException | None:
-        """What the non-label party died of, where this process knows it better than the wire."""
+    def failure(self, *, lost: bool) -> BaseException | None:
+        """What the non-label party died of; ``None`` if it did not, or if nobody knows.
+
+        Args:
+            lost: the connection broke, so it may be about to end.
+        """
 
     @abstractmethod
     def __enter__(self) -> Self: ...
@@ -90,8 +96,16 @@ class PeerProcess(Channel):
                     ) from None
 
     @override
-    def failure(self) -> BaseException | None:
-        return None
+    def failure(self, *, lost: bool) -> BaseException | None:
+        if self._process is None:
+            return None
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=_LAST_WORDS_SECONDS if lost else 0)
+        if self._process.returncode in (None, 0):
+            return None
+        return ConnectionLostError(
+            f"label party: the non-label party's process has failed. {self._log_tail()}"
+        )
 
     @override
     def __exit__(
@@ -108,6 +122,8 @@ class PeerProcess(Channel):
         except subprocess.TimeoutExpired:
             self._process.terminate()
             self._process.wait()
+        if kind is None and (failure := self.failure(lost=False)) is not None:
+            raise failure
 
     def _log_tail(self) -> str:
         """The last words of the process."""
@@ -148,9 +164,11 @@ class PeerThread(Channel):
         return here
 
     @override
-    def failure(self) -> BaseException | None:
+    def failure(self, *, lost: bool) -> BaseException | None:
         self._join()
-        return self._failure
+        failure, self._failure = self._failure, None
+        # A lost connection is the echo of our own failure, and no cause.
+        return None if isinstance(failure, ConnectionLostError) else failure
 
     @override
     def __exit__(

@@ -9,7 +9,7 @@ import torch
 
 from cutlayer.audits import ReleaseRecorder
 from cutlayer.data import DATASETS, PartyTable, Split
-from cutlayer.errors import ConfigurationError, ConnectionLostError, DataError
+from cutlayer.errors import ConfigurationError, ConnectionLostError
 from cutlayer.experiments.channel import Channel, PeerProcess, PeerThread
 from cutlayer.experiments.plan import ALONE, Plan, Training, keep_plan
 from cutlayer.experiments.result import read_result, result_of, write_result
@@ -120,8 +120,7 @@ def _run(
     for recorder in recorders:
         recorder.close()
     save_half(folder / LABEL_FOLDER, half.halves, half.inputs.encoder)
-    share = _positive_share(table)
-    write_result(result_of(plan, training, half, share, time.monotonic() - began), folder)
+    write_result(result_of(plan, training, half, time.monotonic() - began), folder)
 
 
 def _run_with_peer(
@@ -131,15 +130,11 @@ def _run_with_peer(
     try:
         half = party.run(channel.open(training, folder))
     except ConnectionLostError as error:
-        cause = channel.failure()
-        if cause is not None and not isinstance(cause, ConnectionLostError):
+        cause = channel.failure(lost=True)
+        if cause is not None:
             raise cause from error
         raise
+    cause = channel.failure(lost=False)
+    if cause is not None:  # it fell over after the farewell, so its half was not kept
+        raise cause
     return half
-
-
-def _positive_share(table: PartyTable) -> float:
-    """Share of positives among all records of the label party."""
-    if table.labels is None:
-        raise DataError("label party: the table has no labels.")
-    return float(table.labels.double().mean())

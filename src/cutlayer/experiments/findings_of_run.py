@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import NamedTuple
 
 from cutlayer.attacks import ATTACKS, Attack
@@ -14,31 +13,25 @@ from cutlayer.audits import (
     TRUTH,
     FirstLayerCarrier,
     LeakAudit,
-    Measurement,
     audit_leak,
     read_hints,
     read_truth,
 )
-from cutlayer.audits.findings import (
-    Applied,
-    Bound,
-    ClassHistogram,
-    FindingRow,
-    Findings,
-    LeakCurve,
-    Utility,
+from cutlayer.audits.finding_rows import (
+    GENEROUS_HINT,
+    Audited,
+    baseline_row,
+    class_histograms,
+    finding_rows,
+    leak_curves,
 )
+from cutlayer.audits.findings import Applied, Findings, Utility
 from cutlayer.errors import DataError
 from cutlayer.experiments.comparison import training_folder
 from cutlayer.experiments.plan import Plan, Training
-from cutlayer.experiments.result import KeptGuarantee, Result, read_result
+from cutlayer.experiments.result import Result, read_result
 from cutlayer.experiments.two_parties import HANDED_OVER, LABEL_FOLDER, make_bottom
 from cutlayer.transcript import NonLabelHalf, Transcript
-
-HINT = (
-    "one known positive of each batch and its gradient before the protection (the generous "
-    "attacker of Li et al., 2022); its row is left out of the leak AUC"
-)
 
 OnAudit = Callable[[str, int, int], None]
 """Told the name of the next audit, how many are done, and how many there are."""
@@ -75,6 +68,8 @@ def findings_of_run(
         audits.append((entry, _audit(plan, entry.training, run_folder, chosen)))
     on_audit("", len(audited), len(audited))
     utility = {label: _utility(label, done) for label in dict.fromkeys(_label(e) for e in done)}
+    joined = [(_audited(entry, utility), entry, audit) for entry, audit in audits]
+    baselines = {_label(entry): entry for entry in done if not entry.result.rows}
     return Findings(
         created=datetime.now().astimezone().isoformat(timespec="seconds"),
         cutlayer_version=version("cutlayer"),
@@ -87,14 +82,20 @@ def findings_of_run(
         settings=_settings(plan),
         processes=1 if plan.simulated else 2,
         noise="simulation: noise is reproducible" if plan.simulated else "secret",
-        hint=HINT,
+        hint=GENEROUS_HINT,
         first_layer=_first_layer_note(audits),
         complete=len(done) == len(plan.trainings),
-        rows=_rows(done, audits, utility),
+        rows=[row for known, _, audit in joined for row in finding_rows(known, audit)]
+        + [baseline_row(_audited(entry, utility)) for entry in baselines.values()],
         applied=[_applied(e.result) for e in audited if not e.training.canaries],
         utility=list(utility.values()),
-        curves=[c for entry, audit in audits for c in _curves(entry.result, audit)],
-        histograms=[h for entry, audit in audits for h in _histograms(entry, audit)],
+        curves=[curve for known, _, audit in joined for curve in leak_curves(known, audit)],
+        histograms=[
+            histogram
+            for known, entry, audit in joined
+            if not entry.training.canaries
+            for histogram in class_histograms(known, audit)
+        ],
     )
 
 
@@ -133,52 +134,10 @@ def _audit(
     )
 
 
-def _rows(
-    done: list[_Done],
-    audits: list[tuple[_Done, LeakAudit]],
-    utility: Mapping[tuple[str, str], Utility],
-) -> list[FindingRow]:
-    """A row for each measurement, and one for each baseline, in the order of the trainings."""
-    rows = [
-        _row(entry.result, measurement, utility[_label(entry)])
-        for entry, audit in audits
-        for measurement in audit.measurements
-    ]
-    baselines = {_label(entry): entry for entry in done if not entry.result.rows}
-    return rows + [_row(entry.result, None, utility[key]) for key, entry in baselines.items()]
-
-
-def _row(result: Result, measured: Measurement | None, utility: Utility) -> FindingRow:
-    """Join one measurement with the quality and the guarantee of its protection."""
-    over_all = measured is None or measured.releases == "all"
-    auc, auc_error = _mean_and_error(utility.test_auc)
-    loss, loss_error = _mean_and_error(utility.test_loss)
-    return FindingRow(
-        protection=result.protection,
-        strength=result.strength,
-        attack=measured.attack if measured else None,
-        layer=measured.layer if measured else None,
-        releases="all" if over_all else "one",
-        target=measured.target if measured else "labels",
-        leak_auc=measured.leak_auc if measured else None,
-        leak_auc_p95=measured.leak_auc_p95 if measured else None,
-        raw_auc=measured.raw_auc if measured else None,
-        pooled_auc=measured.pooled_auc if measured else None,
-        null_floor=measured.null_floor if measured else None,
-        null_deviation=measured.null_deviation if measured else None,
-        batches=measured.batches if measured else 0,
-        one_class_batches=measured.one_class_batches if measured else 0,
-        test_auc=auc,
-        test_auc_error=auc_error,
-        test_loss=loss,
-        test_loss_error=loss_error,
-        guarantee=_bound(result.all_releases if over_all else result.one_release),
-    )
-
-
-def _bound(kept: KeptGuarantee) -> Bound:
-    """The guarantee as the findings show it."""
-    return Bound(kind=kept.kind, leak_auc=kept.leak_auc, grounds=kept.grounds)
+def _audited(entry: _Done, utility: Mapping[tuple[str, str], Utility]) -> Audited:
+    """A training with its promises, and the quality of all trainings of its protection."""
+    result = entry.result
+    return Audited(utility[_label(entry)], result.one_release, result.all_releases)
 
 
 def _utility(label: tuple[str, str], done: list[_Done]) -> Utility:
@@ -203,41 +162,6 @@ def _applied(result: Result) -> Applied:
         statement=f"{result.protection} was applied to all {result.rows:,} gradient rows of "
         f"{result.releases:,} messages, at stage {result.stage}.",
     )
-
-
-def _curves(result: Result, audit: LeakAudit) -> list[LeakCurve]:
-    """Leak over the steps."""
-    return [
-        LeakCurve(
-            protection=result.protection,
-            strength=result.strength,
-            attack=curve.attack,
-            layer=curve.layer,
-            target=curve.target,
-            step=list(curve.step),
-            leak_auc=list(curve.leak_auc),
-            null_floor=list(curve.null_floor),
-        )
-        for curve in audit.curves
-    ]
-
-
-def _histograms(entry: _Done, audit: LeakAudit) -> list[ClassHistogram]:
-    """Norms and cosines by class, of the training without canaries."""
-    if entry.result.canaries:
-        return []
-    return [
-        ClassHistogram(
-            protection=entry.result.protection,
-            strength=entry.result.strength,
-            layer=histogram.layer,
-            quantity=histogram.quantity,
-            edges=list(histogram.edges),
-            positive=list(histogram.positive),
-            negative=list(histogram.negative),
-        )
-        for histogram in audit.histograms
-    ]
 
 
 def _columns_at_non_label_party(audited: list[_Done], run_folder: Path) -> int:
@@ -268,11 +192,3 @@ def _settings(plan: Plan) -> dict[str, str | int | float | bool | None]:
 def _label(entry: _Done) -> tuple[str, str]:
     """Name and strength."""
     return entry.result.protection, entry.result.strength
-
-
-def _mean_and_error(values: list[float]) -> tuple[float | None, float | None]:
-    """Mean over the splits and its standard error, each ``None`` where it is undefined."""
-    if not values:
-        return None, None
-    error = stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
-    return fmean(values), error

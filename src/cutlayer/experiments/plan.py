@@ -45,7 +45,7 @@ class Training:
         return parse_protection(self.spec, PROTECTIONS, planned_releases=self.visits)
 
     @property
-    def label(self) -> tuple[str, str]:
+    def title(self) -> tuple[str, str]:
         """Name and strength, as the reports show them."""
         if self.spec in BASELINES:
             return self.spec, "-"
@@ -109,11 +109,10 @@ class Plan(BaseModel):
 
     def terms(self, training: Training) -> Terms:
         """What the two parties of a training agree on."""
-        name, strength = training.label
         return Terms(
             run=training.name,
             data=self.data,
-            protection=f"{name} {strength}",
+            protection=training.spec,
             mode="one round" if training.spec == FROZEN else "loop",
             epochs=self.epochs,
             batch_size=self.batch_size,
@@ -213,4 +212,6 @@ def keep_plan(plan: Plan, folder: Path) -> None:
             f"--out: {folder} is not empty and holds no run. Choose another folder."
         )
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / PLAN_FILE).write_text(plan.model_dump_json(indent=1))
+    partial = folder / f"{PLAN_FILE}.partial"
+    partial.write_text(plan.model_dump_json(indent=1), encoding="utf-8")
+    partial.replace(folder / PLAN_FILE)

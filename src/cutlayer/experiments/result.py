@@ -4,23 +4,13 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from cutlayer.audits.findings import Bound
 from cutlayer.errors import DataError
 from cutlayer.experiments.plan import BASELINES, Plan, Training
-from cutlayer.leakage.guarantee import Guarantee, GuaranteeKind
+from cutlayer.leakage.guarantee import Guarantee
 from cutlayer.parties import TopHalf
 
 RESULT_FILE = "result.json"
-
-
-class KeptGuarantee(BaseModel):
-    """A :class:`~cutlayer.leakage.guarantee.Guarantee` as JSON."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    kind: GuaranteeKind
-    leak_auc: float | None
-    releases: int
-    grounds: str
 
 
 class Result(BaseModel):
@@ -39,8 +29,8 @@ class Result(BaseModel):
     """Gradient messages that were sent."""
     rows: int
     """Gradient rows that were sent."""
-    one_release: KeptGuarantee
-    all_releases: KeptGuarantee
+    one_release: Bound
+    all_releases: Bound
     train_records: int
     test_records: int
     only_at_label_party: int
@@ -51,11 +41,9 @@ class Result(BaseModel):
     seconds: float
 
 
-def result_of(
-    plan: Plan, training: Training, half: TopHalf, positive_share: float, seconds: float
-) -> Result:
+def result_of(plan: Plan, training: Training, half: TopHalf, seconds: float) -> Result:
     """Gather the result of a training that has just ended."""
-    protection, strength = training.label
+    protection, strength = training.title
     sends_nothing = training.spec in BASELINES
     return Result(
         protection=protection,
@@ -73,7 +61,7 @@ def result_of(
         test_records=len(half.agreement.test),
         only_at_label_party=half.agreement.only_here,
         only_at_non_label_party=half.agreement.only_there,
-        positive_share=positive_share,
+        positive_share=half.positive_share,
         columns=half.inputs.shape.width,
         seconds=seconds,
     )
@@ -101,15 +89,10 @@ def read_result(folder: Path) -> Result | None:
         raise DataError(f"{path} is damaged; delete {folder} and run again.") from error
 
 
-def _kept(training: Training, releases: int) -> KeptGuarantee:
+def _kept(training: Training, releases: int) -> Bound:
     """What is promised after so many releases of one record."""
     if releases == 0:
         promised = Guarantee("rigorous", 0.5, 0, "No message depends on a label.")
     else:
         promised = training.protection.guarantee(releases)
-    return KeptGuarantee(
-        kind=promised.kind,
-        leak_auc=promised.leak_auc,
-        releases=promised.releases,
-        grounds=promised.grounds,
-    )
+    return Bound(kind=promised.kind, leak_auc=promised.leak_auc, grounds=promised.grounds)

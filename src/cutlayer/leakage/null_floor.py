@@ -6,6 +6,9 @@ from scipy.special import ndtri
 
 from cutlayer import check
 
+_HALF_NORMAL_MEDIAN = float(ndtri(0.75))
+_DENSITY_AT_MEDIAN = math.exp(-(_HALF_NORMAL_MEDIAN**2) / 2) / math.sqrt(2 * math.pi)
+
 
 def null_deviation(positives: int, negatives: int) -> float:
     r"""Standard deviation of the AUC of scores that know nothing.
@@ -28,6 +31,36 @@ def null_deviation(positives: int, negatives: int) -> float:
     check.at_least("positives", positives, 1)
     check.at_least("negatives", negatives, 1)
     return math.sqrt((positives + negatives + 1) / (12 * positives * negatives))
+
+
+def median_null_floor(deviation: float, batches: int, *, quantile: float = 0.95) -> float:
+    r"""The ``quantile`` of the median of max(AUC, 1 - AUC) over batches, if nothing is known.
+
+    One batch's max(AUC, 1 - AUC) - 1/2 is the size of a normal with deviation s: its median is
+    0.6745 s, and the median of n of them has deviation :math:`1 / (2 f \sqrt n)` with the density
+    :math:`f = 2 \varphi(0.6745) / s` there. So the floor of a median lies far below that of a
+    batch:
+
+    .. math:: \tfrac12 + 0.6745\, s + \Phi^{-1}(q)\, \frac{s}{4 \varphi(0.6745) \sqrt n}
+
+    Args:
+        deviation: of one batch's AUC, from :func:`null_deviation`.
+        batches: independent ones, at least 1; batches of one epoch share no record.
+        quantile: share of knowing-nothing attackers that stay below, in (0, 1).
+
+    Returns:
+        A leak AUC in (0.5, 1], by the normal approximation.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+    check.not_negative("deviation", deviation)
+    check.at_least("batches", batches, 1)
+    check.between("quantile", quantile, 0.0, 1.0)
+    if batches == 1:
+        return min(1.0, 0.5 + float(ndtri((1 + quantile) / 2)) * deviation)
+    spread = deviation / (4 * _DENSITY_AT_MEDIAN * math.sqrt(batches))
+    return min(1.0, 0.5 + _HALF_NORMAL_MEDIAN * deviation + float(ndtri(quantile)) * spread)
 
 
 def null_floor(positives: int, negatives: int, *, quantile: float = 0.95) -> float:

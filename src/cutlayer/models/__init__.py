@@ -1,7 +1,18 @@
 """Bottom and top halves."""
 
+from cutlayer.models.cnn import ConvTop, conv_blocks
 from cutlayer.models.frozen_projection import frozen_projection
 from cutlayer.models.mlp import Top, mlp
 from cutlayer.models.row_independence import require_row_independence
+from cutlayer.models.wide_deep import WideDeepBottom, WideDeepTop
 
-__all__ = ["Top", "frozen_projection", "mlp", "require_row_independence"]
+__all__ = [
+    "ConvTop",
+    "Top",
+    "WideDeepBottom",
+    "WideDeepTop",
+    "conv_blocks",
+    "frozen_projection",
+    "mlp",
+    "require_row_independence",
+]

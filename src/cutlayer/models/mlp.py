@@ -1,6 +1,5 @@
 """Multilayer perceptrons as bottom and top halves, with initial weights from a given generator."""
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -9,6 +8,7 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from cutlayer import check
+from cutlayer.models.initial_weights import drawn
 
 
 def mlp(sizes: Sequence[int], generator: torch.Generator) -> nn.Sequential:
@@ -29,7 +29,7 @@ def mlp(sizes: Sequence[int], generator: torch.Generator) -> nn.Sequential:
     for inputs, outputs in pairwise(sizes):
         check.at_least("a layer's width", inputs, 1)
         check.at_least("a layer's width", outputs, 1)
-        layers += [_linear(inputs, outputs, generator), nn.ReLU()]
+        layers += [drawn(nn.Linear(inputs, outputs, device="meta"), generator), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
 
@@ -51,13 +51,3 @@ class Top(nn.Module):
             own_features: of the label party, ``(examples, own_width)``; width 0 where it has none.
         """
         return self.layers(torch.cat([activation, own_features], dim=1)).squeeze(1)
-
-
-def _linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
-    """A linear layer whose initial weights come from ``generator``."""
-    layer = nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")  # draws nothing
-    bound = 1.0 / math.sqrt(inputs)
-    with torch.no_grad():
-        layer.weight.uniform_(-bound, bound, generator=generator)
-        layer.bias.uniform_(-bound, bound, generator=generator)
-    return layer

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cutlayer.data import Split
+from cutlayer.data import Split, alignment_hash
 from cutlayer.parties.terms import Terms
 
 
@@ -36,11 +36,9 @@ class Agreement:
     @property
     def digest(self) -> str:
         """A hash of ids and split; equal at both parties, or they would train on a mixture."""
-        mark = hashlib.sha256()
-        for name in self.ids:
-            mark.update(name.encode() + b"\0")
+        mark = hashlib.sha256(alignment_hash(self.ids).encode())
         for part in (self.train, self.validation, self.test):
-            mark.update(part.numpy().tobytes() + b"\0")
+            mark.update(len(part).to_bytes(8, "little") + part.numpy().tobytes())
         return mark.hexdigest()
 
 

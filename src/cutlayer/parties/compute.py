@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from cutlayer import check
 
 Forward = Callable[..., Tensor]
+MakeOptimizer = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
+"""Builds an optimizer for the parameters of a half."""
 
 
 @dataclass(frozen=True)

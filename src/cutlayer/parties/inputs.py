@@ -10,6 +10,9 @@ from cutlayer.data.column_encoding import CategoricalColumn
 from cutlayer.data.tensor_records import Records
 from cutlayer.parties.agreement import Agreement
 
+QUERY_ROWS = 4096
+"""Records of one message outside training."""
+
 
 @dataclass(frozen=True)
 class InputShape:

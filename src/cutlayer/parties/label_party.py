@@ -13,14 +13,13 @@ from cutlayer.models import require_row_independence
 from cutlayer.parties.agreement import Agreement, agree_on
 from cutlayer.parties.canaries import Canaries, plant_canaries
 from cutlayer.parties.checkpoint import CheckpointStore
-from cutlayer.parties.compute import Compute
+from cutlayer.parties.compute import Compute, MakeOptimizer
 from cutlayer.parties.evaluation import Evaluation, evaluate
 from cutlayer.parties.handshake import shake_hands
-from cutlayer.parties.heads import GradientHead, Head, MakeOptimizer, head_for
-from cutlayer.parties.inputs import Inputs, InputShape, encoded
+from cutlayer.parties.inputs import QUERY_ROWS, Inputs, InputShape, encoded
 from cutlayer.parties.ledger import Ledger
-from cutlayer.parties.non_label_party import QUERY_ROWS
 from cutlayer.parties.observers import ProgressObserver, ReleaseObserver
+from cutlayer.parties.perturbing_heads import GradientHead, Head, head_for
 from cutlayer.parties.terms import Terms
 from cutlayer.protections.base import Protection, require_finite
 from cutlayer.protections.no_noise import NoNoise
@@ -51,6 +50,8 @@ class TopHalf:
     """Quality on the validation records; ``None`` where there are none."""
     test: Evaluation
     """Quality on the test records."""
+    positive_share: float
+    """Share of positives among the training records, by their true labels."""
     releases: int
     """Gradient messages that were sent, in this start of the run."""
     rows: int
@@ -86,7 +87,8 @@ class LabelParty:
         deadlines: how long to wait for the peer.
 
     Raises:
-        DataError: the records have no labels.
+        ConfigurationError: checkpoints without a ledger, or with canaries; or a protection that
+            only a simulation may use, with secret noise.
     """
 
     def __init__(
@@ -106,8 +108,16 @@ class LabelParty:
         compute: Compute | None = None,
         deadlines: Deadlines | None = None,
     ) -> None:
-        if records.labels is None:
-            raise DataError("label party: the records have no labels. Name the label column.")
+        if checkpoints is not None and (ledger is None or canaries):
+            raise ConfigurationError(
+                "label party: a run that can be gone on with needs a ledger of what was sent, and "
+                "may have no canaries, whose coins are drawn anew at each start."
+            )
+        if protection.simulation_only and not noise.reproducible:
+            raise ConfigurationError(
+                f"label party: {protection.name} {protection.strength} ends a run at a batch of "
+                "one class, which tells the peer all its labels. Use it in simulations only."
+            )
         self._records, self._terms, self._protection = records, terms, protection
         self._make_top, self._make_optimizer = make_top, make_optimizer
         self._noise, self._canaries = noise, canaries
@@ -133,18 +143,20 @@ class LabelParty:
             prepared_from = shake_hands(session, self._terms, self._records, kept)
             prepared, begin = self._prepare(prepared_from[0]), prepared_from[1]
             rows = prepared.agreement.held_out
+            head: Head | None = None
+            sent = (0, 0)
             if self._terms.mode == "one round":
                 everything = torch.arange(len(prepared.labels))
-                frozen = self._receive_forward(session, Kind.FROZEN, everything)
-                head: Head = self._fit_alone(prepared, frozen)
-                activation, sent = frozen[rows], (0, 0)
+                activation = self._receive_forward(session, Kind.FROZEN, everything)
             else:
-                head = self._head(prepared)
+                head = self._head(prepared.inputs)
                 sent = self._train(session, head, prepared, begin)
                 activation = self._receive_forward(session, Kind.QUERY, rows)
-            logit = self._predict(head, activation, prepared.inputs.values[rows])
             session.receive_fields(Kind.BYE)
             session.send_fields(Kind.BYE)
+        if head is None:  # after the farewell: the peer need not wait for a training without it
+            head, activation = self._fit_alone(prepared, activation), activation[rows]
+        logit = self._predict(head, activation, prepared.inputs.values[rows])
         return self._result(head, prepared, logit, sent)
 
     def run_alone(self) -> TopHalf:
@@ -180,26 +192,28 @@ class LabelParty:
         """
         with self._session(transport) as session:
             agreement, _ = shake_hands(session, self._terms, self._records)
-            prepared = self._prepare(agreement, encoder)
-            head = self._head(prepared)
+            inputs = encoded(self._records, agreement, encoder)
+            head = self._head(inputs)
             fill(head.halves)
             rows = agreement.held_out
             activation = self._receive_forward(session, Kind.QUERY, rows)
             session.receive_fields(Kind.BYE)
             session.send_fields(Kind.BYE)
-        return agreement, self._predict(head, activation, prepared.inputs.values[rows])
+        return agreement, self._predict(head, activation, inputs.values[rows])
 
     def _session(self, transport: Transport) -> Session:
         """This party's end of the run."""
         return Session(Role.LABEL, transport, run=self._terms.run, deadlines=self._deadlines)
 
-    def _prepare(self, agreement: Agreement, encoder: Encoder | None = None) -> _Prepared:
+    def _prepare(self, agreement: Agreement) -> _Prepared:
         """Order and encode the own records, and plant the canaries."""
         labels = self._records.ordered_by(agreement.ids).labels
         if labels is None:
-            raise DataError("label party: the labels were lost while matching records.")
+            raise DataError(
+                "label party: training needs labels, and the records have none. Name their column."
+            )
         planted = plant_canaries(labels, agreement.train, self._canaries, self._noise)
-        return _Prepared(agreement, encoded(self._records, agreement, encoder), planted, labels)
+        return _Prepared(agreement, encoded(self._records, agreement), planted, labels)
 
     def _train(
         self, session: Session, head: Head, prepared: _Prepared, begin: int
@@ -271,7 +285,7 @@ class LabelParty:
 
     def _fit_alone(self, prepared: _Prepared, activation: Tensor) -> GradientHead:
         """Train a clean top on activations that do not change; nothing is sent."""
-        top = self._top(prepared, "top", activation.shape[1])
+        top = self._top(prepared.inputs, "top", activation.shape[1])
         head = GradientHead(top, NoNoise(), self._make_optimizer, self._noise, self._compute)
         schedule, place = self._schedule(prepared), self._compute.place
         for step, _, positions in schedule:
@@ -281,19 +295,19 @@ class LabelParty:
             self._tell(step + 1, len(schedule), len(rows))
         return head
 
-    def _head(self, prepared: _Prepared) -> Head:
+    def _head(self, inputs: Inputs) -> Head:
         """The head of the run's protection."""
 
         def make_top(name: str) -> nn.Module:
-            return self._top(prepared, name, self._terms.cut_width)
+            return self._top(inputs, name, self._terms.cut_width)
 
         return head_for(
             self._protection, make_top, self._make_optimizer, self._noise, self._compute
         )
 
-    def _top(self, prepared: _Prepared, name: str, cut_width: int) -> nn.Module:
+    def _top(self, inputs: Inputs, name: str, cut_width: int) -> nn.Module:
         """A top that couples no rows."""
-        top = self._make_top(name, cut_width, prepared.inputs.shape)
+        top = self._make_top(name, cut_width, inputs.shape)
         require_row_independence(top, "label party")
         return top.to(self._compute.device)
 
@@ -329,7 +343,10 @@ class LabelParty:
         if split:
             validation = evaluate(logit[:split], labels[agreement.validation], "validation")
         test = evaluate(logit[split:], labels[agreement.test], "test")
-        return TopHalf(head.halves, prepared.inputs, agreement, logit, validation, test, *sent)
+        share = float(labels[agreement.train].double().mean())
+        return TopHalf(
+            head.halves, prepared.inputs, agreement, logit, validation, test, share, *sent
+        )
 
     def _tell(self, step: int, steps: int, rows: int) -> None:
         """Pass the progress on."""

@@ -13,16 +13,13 @@ from cutlayer.errors import ConfigurationError
 from cutlayer.models import frozen_projection
 from cutlayer.parties.agreement import Agreement
 from cutlayer.parties.checkpoint import CheckpointStore
-from cutlayer.parties.compute import Accumulator, Compute, Forward
+from cutlayer.parties.compute import Accumulator, Compute, Forward, MakeOptimizer
 from cutlayer.parties.handshake import shake_hands
-from cutlayer.parties.heads import MakeOptimizer
-from cutlayer.parties.inputs import Inputs, InputShape, encoded
+from cutlayer.parties.inputs import QUERY_ROWS, Inputs, InputShape, encoded
 from cutlayer.parties.observers import HalfObserver, ProgressObserver
 from cutlayer.parties.terms import Terms
 from cutlayer.protocol import Deadlines, Kind, Role, Session, Shape, Transport
 
-QUERY_ROWS = 4096
-"""Records of one message outside training."""
 _NAME = "bottom"
 
 MakeBottom = Callable[[InputShape], nn.Module]

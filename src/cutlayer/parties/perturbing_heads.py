@@ -13,12 +13,10 @@ from torch.nn import functional
 from typing_extensions import override
 
 from cutlayer.errors import ConfigurationError, ProtectionError
-from cutlayer.parties.compute import Accumulator, Compute
+from cutlayer.parties.compute import Accumulator, Compute, MakeOptimizer
 from cutlayer.protections.base import GradientProtection, Protection
 from cutlayer.protections.residual import Residual
 from cutlayer.rng import NoiseSource
-
-MakeOptimizer = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ class GradientHead(Head):
         leaf = activation.detach().requires_grad_()
         self._steps.begin()
         _mean_loss(self._forward(leaf, own_features), labels).backward()
-        clean = _gradient_of(leaf)
+        clean = _required(leaf.grad)
         gradient = self._protection.perturb(clean, labels, noise=self._noise)
         return Answer(gradient, clean if audited else None)
 
@@ -128,7 +126,7 @@ class GradientHead(Head):
             leaf = activation.detach().requires_grad_()
             labels = torch.full((len(activation),), label, device=activation.device)
             loss = _mean_loss(self._forward(leaf, own_features), labels)
-            both.append(torch.autograd.grad(loss, leaf)[0])
+            both.append(_required(torch.autograd.grad(loss, leaf, allow_unused=True)[0]))
         labels = (
             torch.arange(2, device=activation.device).flip(0).repeat_interleave(len(activation))
         )
@@ -174,7 +172,7 @@ class ResidualHead(Head):
         logit.backward(residual / len(labels))
         self._prediction_steps.begin()
         _mean_loss(self._prediction_forward(activation.detach(), own_features), labels).backward()
-        return Answer(_gradient_of(leaf), clean)
+        return Answer(_required(leaf.grad), clean)
 
     @override
     def update(self, *, flush: bool) -> None:
@@ -256,15 +254,15 @@ def _checked(logit: Tensor, examples: int) -> Tensor:
     return logit
 
 
-def _gradient_of(leaf: Tensor) -> Tensor:
+def _required(gradient: Tensor | None) -> Tensor:
     """The gradient at the cut.
 
     Raises:
         ProtectionError: the logit does not depend on the activation.
     """
-    if leaf.grad is None:
+    if gradient is None:
         raise ProtectionError(
             "label party: the top's logit does not depend on the activation, so there is no "
             "gradient to send. Use the activation in the top's forward."
         )
-    return leaf.grad
+    return gradient

@@ -41,8 +41,13 @@ class Protection(ABC):
         """What is proven about one record after ``releases`` of its gradient rows were sent."""
 
     @property
+    def simulation_only(self) -> bool:
+        """Whether it may refuse a batch because of its labels, which a real peer would notice."""
+        return False
+
+    @property
     def planned_releases(self) -> int | None:
-        """How often a record may be sent for the goal to hold; ``None`` where nothing is planned."""
+        """How often a record may be sent for the goal to hold; ``None`` where it is not planned."""
         return None
 
 

@@ -110,7 +110,17 @@ class Marvell(GradientProtection):
     @override
     def strength(self) -> str:
         name = next(name for name in ("s", *_GOALS) if getattr(self, name) is not None)
-        return f"{name}={getattr(self, name):g}"
+        chosen = f"{name}={getattr(self, name):g}"
+        if self.statistics != "averaged":
+            chosen += f", {self.statistics} statistics"
+        if self.variances != "separate":
+            chosen += f", {self.variances} variances"
+        return chosen
+
+    @property
+    @override
+    def simulation_only(self) -> bool:
+        return self.statistics == "batch"
 
     def share_statistics(self, group: distributed.ProcessGroup | None = None) -> None:
         """From now on describe the classes by the rows of all ranks of a group together.

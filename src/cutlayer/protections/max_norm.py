@@ -24,8 +24,9 @@ class MaxNorm(GradientProtection):
     :math:`E\,\tilde g_j = g_j` and :math:`E \lVert \tilde g_j \rVert_2^2 = m^2` for every row.
     Labels are not read.
 
-    Does not protect: the line through :math:`g_j`. Its side gives the label away
-    (``first_component``), in one release in part, over epochs entirely.
+    Does not protect: the longest row, which leaves unchanged; and the line through
+    :math:`g_j`. Its side gives the label away (``first_component``), in one release in part,
+    over epochs entirely.
 
     Source: `Li et al. (2022) <https://arxiv.org/abs/2102.08504>`_, section 4.1.
     """

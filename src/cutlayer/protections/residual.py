@@ -143,11 +143,11 @@ class Residual(Protection):
     @property
     @override
     def strength(self) -> str:
+        allocation = "" if self.allocation == "uniform" else ", marvell allocation"
         if self.max_leak_auc is not None:
-            return f"max_leak_auc={self.max_leak_auc:g} over {self.releases}"
-        if self.allocation == "marvell":
-            return f"s={self.s:g}"
-        return f"sigma={self.sigma:g}"
+            return f"max_leak_auc={self.max_leak_auc:g} over {self.releases}{allocation}"
+        chosen = f"sigma={self.sigma:g}" if self.sigma is not None else f"s={self.s:g}"
+        return chosen + allocation
 
     def noisy_residual(self, logit: Tensor, labels: Tensor, *, noise: NoiseSource) -> Tensor:
         """Make d loss / d logit with its noise, before any division by the batch size.

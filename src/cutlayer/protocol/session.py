@@ -172,7 +172,10 @@ class Session:
                 f"{self.role.value}: may not send {message.kind.name} in state {self.state.name}."
             )
         header, payload = codec.encode(message, self._run)
-        self._transport.send(header, payload, deadline=self._deadline())
+        deadline = self._deadline()
+        # Failed until the message is out: an ERROR after half a message would be read as its rest.
+        self.state = State.FAILED
+        self._transport.send(header, payload, deadline=deadline)
         self.state = following
 
     def _receive(self, kind: Kind, step: int, shape: Shape | None) -> Message:
@@ -186,8 +189,12 @@ class Session:
         def accept(header: codec.Header) -> None:
             self._accept(header, kind, step, shape)
 
-        header, payload = self._transport.receive(accept, deadline=self._deadline())
-        message = codec.decode(header, payload)
+        try:
+            header, payload = self._transport.receive(accept, deadline=self._deadline())
+            message = codec.decode(header, payload)
+        except ProtocolError:
+            self.abort(ErrorCode.PROTOCOL)
+            raise
         if message.kind is Kind.ERROR:
             self._peer_ended(message)
         self.state = following
@@ -236,5 +243,7 @@ class Session:
 
     def _deadline(self) -> float:
         """How long the current state may last."""
+        if self.state is State.LABEL_HELLO:
+            return self._deadlines.connect  # a connection may wait in line until the party is free
         handshake = self.state in _HANDSHAKE
         return self._deadlines.handshake if handshake else self._deadlines.step

@@ -3,8 +3,8 @@
 import ipaddress
 import socket
 import time
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from typing_extensions import override
 
@@ -120,7 +120,7 @@ def connect(host: str, port: int, *, deadline: float) -> TcpTransport:
 def _require_loopback(host: str) -> None:
     """Refuse to speak plain text to another machine."""
     try:
-        loopback = ipaddress.ip_address(host).is_loopback
+        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         loopback = False
     if not loopback:
@@ -130,22 +130,12 @@ def _require_loopback(host: str) -> None:
         )
 
 
-class _foreign_errors:  # noqa: N801
+@contextmanager
+def _foreign_errors(clock: Clock) -> Iterator[None]:
     """Map the socket module's errors to ours; ours pass through."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if isinstance(error, TimeoutError):
-            raise self._clock.error() from error
-        if isinstance(error, OSError):
-            raise ConnectionLostError(f"The connection to the peer broke ({error}).") from error
+    try:
+        yield
+    except TimeoutError as error:
+        raise clock.error() from error
+    except OSError as error:
+        raise ConnectionLostError(f"The connection to the peer broke ({error}).") from error

@@ -20,7 +20,7 @@ class Release:
     epoch: int
     """Epochs since the training began, from 0."""
     records: Tensor
-    """Which record each row belongs to: positions in the run's list of ids, int64 ``(examples,)``."""
+    """Which record each row belongs to: its position in the run's ids, int64 ``(examples,)``."""
     activation: Tensor
     """What the non-label party sent, float ``(examples, width)``."""
     gradient: Tensor

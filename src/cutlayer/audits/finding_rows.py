@@ -1,0 +1,116 @@
+"""Turn what an audit measured into the rows, curves and histograms of a findings document."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from cutlayer.audits.attack_tally import Measurement
+from cutlayer.audits.findings import Bound, ClassHistogram, FindingRow, LeakCurve, Utility
+from cutlayer.audits.leak_audit import LeakAudit
+
+GENEROUS_HINT = (
+    "one known positive of each batch and its gradient before the protection (the generous "
+    "attacker of Li et al., 2022); its row is left out of the leak AUC"
+)
+
+
+@dataclass(frozen=True)
+class Audited:
+    """A protection, what it promised, and how well the trained model predicts."""
+
+    utility: Utility
+    one_release: Bound
+    all_releases: Bound
+
+    @property
+    def name(self) -> str:
+        """The protection's name."""
+        return self.utility.protection
+
+    @property
+    def strength(self) -> str:
+        """Its strength."""
+        return self.utility.strength
+
+
+def finding_rows(audited: Audited, audit: LeakAudit) -> list[FindingRow]:
+    """One row for each measurement."""
+    return [_row(audited, measurement) for measurement in audit.measurements]
+
+
+def baseline_row(audited: Audited) -> FindingRow:
+    """The row of a training that sent no gradient."""
+    return _row(audited, None)
+
+
+def leak_curves(audited: Audited, audit: LeakAudit) -> list[LeakCurve]:
+    """Leak over the steps."""
+    return [
+        LeakCurve(
+            protection=audited.name,
+            strength=audited.strength,
+            attack=curve.attack,
+            layer=curve.layer,
+            target=curve.target,
+            step=list(curve.step),
+            leak_auc=list(curve.leak_auc),
+            null_floor=list(curve.null_floor),
+        )
+        for curve in audit.curves
+    ]
+
+
+def class_histograms(audited: Audited, audit: LeakAudit) -> list[ClassHistogram]:
+    """Norms and cosines by class."""
+    return [
+        ClassHistogram(
+            protection=audited.name,
+            strength=audited.strength,
+            layer=histogram.layer,
+            quantity=histogram.quantity,
+            edges=list(histogram.edges),
+            positive=list(histogram.positive),
+            negative=list(histogram.negative),
+        )
+        for histogram in audit.histograms
+    ]
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float | None, float | None]:
+    """Mean over the splits and its standard error, each ``None`` where it is undefined.
+
+    >>> mean_and_error([0.5, 0.75])  # two values: their error is half their distance
+    (0.625, 0.125)
+    """
+    if not values:
+        return None, None
+    error = stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
+    return fmean(values), error
+
+
+def _row(audited: Audited, measured: Measurement | None) -> FindingRow:
+    """Join one measurement, or none, with quality and guarantee."""
+    over_all = measured is None or measured.releases == "all"
+    auc, auc_error = mean_and_error(audited.utility.test_auc)
+    loss, loss_error = mean_and_error(audited.utility.test_loss)
+    return FindingRow(
+        protection=audited.name,
+        strength=audited.strength,
+        attack=measured.attack if measured else None,
+        layer=measured.layer if measured else None,
+        releases="all" if over_all else "one",
+        target=measured.target if measured else "labels",
+        leak_auc=measured.leak_auc if measured else None,
+        leak_auc_p95=measured.leak_auc_p95 if measured else None,
+        raw_auc=measured.raw_auc if measured else None,
+        pooled_auc=measured.pooled_auc if measured else None,
+        null_floor=measured.null_floor if measured else None,
+        null_deviation=measured.null_deviation if measured else None,
+        batches=measured.batches if measured else 0,
+        one_class_batches=measured.one_class_batches if measured else 0,
+        test_auc=auc,
+        test_auc_error=auc_error,
+        test_loss=loss,
+        test_loss_error=loss_error,
+        guarantee=audited.all_releases if over_all else audited.one_release,
+    )

@@ -1,0 +1,52 @@
+"""The release audit: every k-th outgoing batch is attacked in full, and nothing is recorded."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from cutlayer import check
+from cutlayer.attacks import ATTACKS, Attack
+from cutlayer.audits.hints import Hint, pick_hint
+from cutlayer.audits.leak_audit import LeakAudit, LeakAuditor
+from cutlayer.audits.truth import Truth
+from cutlayer.transcript.release import Release
+
+
+class ReleaseAudit:
+    """Observes a training at the label party, and keeps scores by record instead of messages.
+
+    Args:
+        labels: training labels by record, 0 or 1, shape ``(records,)``.
+        generator: picks the hints; keep it apart from every other purpose.
+        every: attack the steps that this number divides.
+        attacks: which attacks to run, by name.
+
+    Raises:
+        ValueError: ``every`` is below 1, or a label is neither 0 nor 1.
+    """
+
+    def __init__(
+        self,
+        labels: Tensor,
+        *,
+        generator: torch.Generator,
+        every: int = 1,
+        attacks: Mapping[str, Attack] = ATTACKS,
+    ) -> None:
+        check.at_least("every", every, 1)
+        self._auditor = LeakAuditor(Truth(labels), attacks=attacks)
+        self._generator, self._every = generator, every
+
+    def on_release(self, release: Release, labels: Tensor, clean_gradient: Tensor) -> None:
+        """Attack the release if its step is due."""
+        if release.step % self._every:
+            return
+        hint: Hint | None = pick_hint(
+            release.records, labels, clean_gradient, generator=self._generator
+        )
+        self._auditor.observe(release, hint)
+
+    def result(self) -> LeakAudit:
+        """What the attacks reached so far."""
+        return self._auditor.result()

@@ -1,0 +1,206 @@
+"""The commands of a party that trains with its own file: init-config, train, predict."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor
+
+from cutlayer.attacks import ATTACKS
+from cutlayer.audits import LiveLeak
+from cutlayer.audits.findings import write_findings
+from cutlayer.data import TableReading
+from cutlayer.errors import ConfigurationError
+from cutlayer.protocol import Role
+from cutlayer.reports import print_table, write_page
+from cutlayer.runs.configuration import (
+    LabelConfiguration,
+    NonLabelConfiguration,
+    PartyConfiguration,
+    read_configuration,
+    role_of,
+)
+from cutlayer.runs.party_runs import (
+    PREDICTIONS_FILE,
+    predict_as_label_party,
+    predict_as_non_label_party,
+    run_label_party,
+    run_non_label_party,
+)
+from cutlayer.runs.session_opening import open_transport, read_records
+from cutlayer.runs.template import template
+from cutlayer.transcript.release import Release
+
+FINDINGS_FILE, PAGE_FILE = "findings.json", "report.html"
+
+Configuration = Annotated[Path, typer.Argument(metavar="CONFIG", help="TOML file of this party.")]
+PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""Lets every key of the configuration be given as an option: ``--epochs 5``."""
+
+
+def label_party(context: typer.Context, config: Configuration) -> None:
+    """Train as the label party. Every key of CONFIG can be given as an option, as --epochs 5."""
+    configuration = read_configuration(LabelConfiguration, config, overrides_of(context))
+    console = Console()
+    reading = _read(configuration, console)
+    with TrainingProgress(console) as progress:
+        transport = open_transport(configuration, _announce(configuration, console))
+        run = run_label_party(
+            configuration, reading, transport, observers=(progress,), progress=(progress,)
+        )
+    folder = configuration.run_folder
+    write_findings(run.findings, folder / FINDINGS_FILE)
+    print_table(run.findings, console)
+    write_page(run.findings, folder / PAGE_FILE)
+    half = run.half
+    if half.validation is not None:
+        console.print(f"Validation AUC {half.validation.auc:.4f}, loss {half.validation.loss:.4f}")
+    console.print(f"Test AUC {half.test.auc:.4f}, loss {half.test.loss:.4f}")
+    _print_left_out(half.agreement.only_here, half.agreement.only_there, configuration, console)
+    console.print(
+        f"Predictions: {folder / PREDICTIONS_FILE}\nPage: {folder / PAGE_FILE}", soft_wrap=True
+    )
+
+
+def non_label_party(context: typer.Context, config: Configuration) -> None:
+    """Train as the non-label party. Every key of CONFIG can be given as an option."""
+    configuration = read_configuration(NonLabelConfiguration, config, overrides_of(context))
+    console = Console()
+    reading = _read(configuration, console)
+    with TrainingProgress(console) as progress:
+        half = run_non_label_party(
+            configuration, reading, open_transport(configuration), progress=(progress,)
+        )
+    _print_left_out(half.agreement.only_here, half.agreement.only_there, configuration, console)
+    console.print(f"Bottom half: {configuration.run_folder}", soft_wrap=True)
+
+
+def predict(
+    context: typer.Context,
+    config: Configuration,
+    out: Annotated[
+        Path | None, typer.Option(help="At the label party: where the predictions go.")
+    ] = None,
+) -> None:
+    """Predict the records of both parties' files with a finished run; start it at both parties.
+
+    New records: give --file. The label party's file needs no label column then.
+    """
+    console = Console()
+    overrides = overrides_of(context)
+    if role_of(config) is Role.NON_LABEL:
+        asked = read_configuration(NonLabelConfiguration, config, overrides)
+        reading = _read(asked, console)
+        count = predict_as_non_label_party(asked, reading, open_transport(asked))
+        console.print(f"{count:,} records were predicted by the label party.")
+        return
+    asking = read_configuration(LabelConfiguration, config, overrides)
+    reading = _read(asking, console, labelled=False)
+    target = out or asking.run_folder / PREDICTIONS_FILE
+    transport = open_transport(asking, _announce(asking, console))
+    count = predict_as_label_party(asking, reading, transport, target)
+    console.print(f"{count:,} records were predicted: {target}", soft_wrap=True)
+
+
+def init_config(
+    party: Annotated[str, typer.Argument(help="label-party or non-label-party.")],
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("cutlayer.toml"),
+    file: Annotated[str, typer.Option(help="This party's table.")] = "records.csv",
+) -> None:
+    """Write a first configuration that trains with a rigorous protection."""
+    roles = {role.value.replace(" ", "-"): role for role in Role}
+    if party not in roles:
+        raise ConfigurationError(f"No party is called {party!r}. Known: {', '.join(roles)}.")
+    if out.exists():
+        raise ConfigurationError(f"--out: {out} exists. Choose another name.")
+    out.write_text(template(roles[party], file), encoding="utf-8")
+    Console().print(f"Wrote {out}. Name your columns in it, then: cutlayer {party} {out}")
+
+
+def overrides_of(context: typer.Context) -> dict[str, str]:
+    """Keys and values given as ``--key value`` or ``--key=value``.
+
+    Raises:
+        ConfigurationError: a value is missing, or something else was given.
+    """
+    words, overrides = list(context.args), {}
+    while words:
+        word = words.pop(0)
+        if not word.startswith("--"):
+            raise ConfigurationError(f"{word!r} is no option. Options are --key value.")
+        key, equals, value = word[2:].partition("=")
+        if not equals:
+            if not words:
+                raise ConfigurationError(f"--{key} needs a value.")
+            value = words.pop(0)
+        overrides[key.replace("-", "_")] = value
+    return overrides
+
+
+class TrainingProgress:
+    """The progress line of one party's training."""
+
+    def __init__(self, console: Console) -> None:
+        self._progress = Progress(
+            TextColumn("training"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=console,
+        )
+        self._task = self._progress.add_task("", total=None, note="waiting for the peer")
+        attacks = {name: ATTACKS[name] for name in ("norm", "cosine")}
+        self._live = LiveLeak(attacks, generator=torch.Generator(), every=10)
+
+    def on_release(self, release: Release, labels: Tensor, clean_gradient: Tensor) -> None:
+        """Attack the outgoing batch, now and then."""
+        self._live.on_release(release, labels, clean_gradient)
+
+    def on_progress(self, step: int, steps: int, rows: int) -> None:
+        """Move the bar."""
+        leak = self._live.leak_auc
+        note = f"batch of {rows}" + ("" if leak is None else f", leak AUC so far {leak:.3f}")
+        self._progress.update(self._task, completed=step, total=steps, note=note)
+
+    def __enter__(self) -> "TrainingProgress":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+
+def _read(
+    configuration: PartyConfiguration, console: Console, *, labelled: bool = True
+) -> TableReading:
+    """Read the party's file and say what was noticed."""
+    reading = read_records(configuration, labelled=labelled)
+    for notice in reading.notices:
+        console.print(notice, style="yellow", markup=False, soft_wrap=True)
+    return reading
+
+
+def _announce(configuration: PartyConfiguration, console: Console) -> Callable[[int], None]:
+    """Says where the label party listens."""
+
+    def announce(port: int) -> None:
+        host, _ = configuration.endpoint
+        console.print(f"Listening on {host}:{port} for the non-label party.")
+
+    return announce
+
+
+def _print_left_out(
+    here: int, there: int, configuration: PartyConfiguration, console: Console
+) -> None:
+    """Say how many records only one party has."""
+    if here or there:
+        console.print(
+            f"Left out, since only one party has them: {here:,} records of the "
+            f"{configuration.role.value}, {there:,} of the {configuration.role.peer.value}."
+        )
