@@ -179,6 +179,7 @@ def _read(
     configuration: PartyConfiguration, console: Console, *, labelled: bool = True
 ) -> TableReading:
     """Read the party's file and say what was noticed."""
+    torch.set_num_threads(configuration.threads)
     reading = read_records(configuration, labelled=labelled)
     for notice in reading.notices:
         console.print(notice, style="yellow", markup=False, soft_wrap=True)

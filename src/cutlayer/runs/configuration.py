@@ -1,0 +1,274 @@
+"""Configuration: what one party says about its file, the training and itself, in TOML."""
+
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, TypeVar
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from cutlayer.data import TableFile
+from cutlayer.errors import ConfigurationError
+from cutlayer.parties import Compute, Terms
+from cutlayer.protections import PROTECTIONS, NoNoise, Protection, parse_protection
+from cutlayer.protocol import Role
+
+FROZEN = "frozen"
+"""In place of a protection: no gradient is sent at all."""
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[\w.\-]+$")]
+
+
+class PartyConfiguration(BaseModel):
+    """Settings that both parties have. Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    role: ClassVar[Role]
+
+    run: Name
+    """Name of the run, equal at both parties."""
+    file: Path
+    id: str
+    protection: str
+    """Spelled out even where it is ``no_noise``; equal at both parties."""
+
+    address: str = "127.0.0.1:7700"
+    """Where the label party listens, and the non-label party connects to."""
+    folder: Path | None = None
+    """Where this party keeps its run; by default ``runs/RUN/PARTY``."""
+    wait: float = Field(default=300.0, gt=0)
+    """Seconds to wait for the peer to appear; either party may start first."""
+
+    epochs: int = Field(default=20, ge=1)
+    batch_size: int = Field(default=512, ge=2)
+    cut_width: int = Field(default=32, ge=1)
+    seed: int = Field(default=0, ge=0)
+    validation_share: float = Field(default=0.1, ge=0, lt=1)
+    test_share: float = Field(default=0.2, gt=0, lt=1)
+
+    group: str | None = None
+    delimiter: str | None = None
+    header: bool = True
+    column_names: tuple[str, ...] | None = None
+    quote: str = '"'
+    encoding: Literal["utf-8", "latin-1"] = "utf-8"
+    decimal: Literal[".", ","] = "."
+    missing: tuple[str, ...] = ("",)
+    strip: bool = True
+    keep: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    numeric: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+
+    model: str = "mlp"
+    """This party's half: ``mlp``, ``wide_deep``, or ``package.module:Class``."""
+    hidden: tuple[int, ...] = (64,)
+    learning_rate: float = Field(default=2e-3, gt=0)
+    weight_decay: float = Field(default=1e-2, ge=0)
+    device: str = "cpu"
+    precision: Literal["float32", "bfloat16"] = "float32"
+    accumulate: int = Field(default=1, ge=1)
+    compile: bool = False
+    threads: int = Field(default=1, ge=1)
+    """Of this party's process. Small networks are fastest with one, above all where both parties
+    share a machine."""
+
+    @property
+    def run_folder(self) -> Path:
+        """Where this party keeps its run."""
+        return self.folder or Path("runs") / self.run / self.role.value.replace(" ", "-")
+
+    @property
+    def endpoint(self) -> tuple[str, int]:
+        """Host and port of the address.
+
+        Raises:
+            ConfigurationError: it is not HOST:PORT.
+        """
+        host, _, port = self.address.rpartition(":")
+        if not host or not port.isdigit() or int(port) > 65535:
+            raise ConfigurationError(
+                f"{self.role.value}: address must be HOST:PORT, got {self.address!r}."
+            )
+        return host, int(port)
+
+    @property
+    def applied(self) -> Protection:
+        """The protection, made anew. A goal for the whole training is planned for its epochs.
+
+        Raises:
+            ConfigurationError: the protection's text is wrong.
+        """
+        if self.protection == FROZEN:
+            return NoNoise()  # never applied: nothing that depends on a label is sent
+        return parse_protection(self.protection, PROTECTIONS, planned_releases=self.epochs)
+
+    def terms(self, mode: Literal["training", "prediction"] = "training") -> Terms:
+        """What this party wants both to agree on."""
+        loop: Literal["loop", "one round"] = "one round" if self.protection == FROZEN else "loop"
+        return Terms(
+            run=self.run,
+            data=self.run,
+            protection=self.protection,
+            mode="prediction" if mode == "prediction" else loop,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            cut_width=self.cut_width,
+            seed=self.seed,
+            validation_share=self.validation_share,
+            test_share=self.test_share,
+            grouped=self.group is not None,
+        )
+
+    @property
+    def compute(self) -> Compute:
+        """Device, precision, accumulation, compilation."""
+        autocast = torch.bfloat16 if self.precision == "bfloat16" else None
+        return Compute(self.device, autocast, self.accumulate, self.compile)
+
+    def table_file(self, *, labelled: bool = True) -> TableFile:
+        """How to read this party's file, with its label column if it has one."""
+        return TableFile(
+            path=self.file,
+            id_column=self.id,
+            group_column=self.group,
+            delimiter=self.delimiter,
+            header=self.header,
+            column_names=self.column_names,
+            quote=self.quote,
+            encoding=self.encoding,
+            decimal=self.decimal,
+            missing=self.missing,
+            strip=self.strip,
+            keep=self.keep,
+            drop=self.drop,
+            numeric=self.numeric,
+            categorical=self.categorical,
+        )
+
+
+class NonLabelConfiguration(PartyConfiguration):
+    """Settings of the non-label party."""
+
+    role = Role.NON_LABEL
+
+
+class LabelConfiguration(PartyConfiguration):
+    """Settings of the label party."""
+
+    role = Role.LABEL
+
+    label: str
+    positive: str | int | float | bool | None = None
+    negative: Literal["rest"] | None = None
+    audit_every: int = Field(default=1, ge=0)
+    """Attack every so many outgoing batches; 0: none."""
+
+    def table_file(self, *, labelled: bool = True) -> TableFile:
+        """How to read this party's file; ``labelled=False`` for records to be predicted."""
+        if not labelled:
+            return replace(super().table_file(), drop=(*self.drop, self.label))
+        return replace(
+            super().table_file(),
+            label_column=self.label,
+            positive=self.positive,
+            negative=self.negative,
+        )
+
+
+Configuration = TypeVar("Configuration", bound=PartyConfiguration)
+
+
+def read_configuration(
+    kind: type[Configuration], path: Path, overrides: Mapping[str, str] | None = None
+) -> Configuration:
+    """Read a TOML file, put the command line's values over it, and check everything.
+
+    Args:
+        kind: the party's configuration.
+        path: the file.
+        overrides: values as texts, by key; read as TOML where they are that, else as they stand.
+
+    Raises:
+        ConfigurationError: the file is missing or no TOML, a key is unknown or missing, or a value
+            breaks its rule; the message names party, file, key, rule and fix.
+    """
+    party = kind.role.value
+    settings = _toml(path, party)
+    for key, text in (overrides or {}).items():
+        settings[key] = _value(kind, key, text)
+    try:
+        configuration = kind.model_validate(settings)
+    except ValidationError as error:
+        raise ConfigurationError(f"{party}: {path}: {_first_problem(kind, error)}") from error
+    try:
+        _ = configuration.applied, configuration.terms(), configuration.endpoint
+        _ = configuration.compute, configuration.table_file()
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{party}: {path}: {error}") from error
+    except ValueError as error:
+        raise ConfigurationError(f"{party}: {path}: {error}") from error
+    return configuration
+
+
+def role_of(path: Path) -> Role:
+    """Whose configuration a file is: the label party's names a label column.
+
+    Raises:
+        ConfigurationError: the file is missing or no TOML.
+    """
+    return Role.LABEL if "label" in _toml(path, "cutlayer") else Role.NON_LABEL
+
+
+def _toml(path: Path, party: str) -> dict[str, object]:
+    """The file's keys and values."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigurationError(
+            f"{party}: there is no configuration {path}. `cutlayer init-config` writes one."
+        ) from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"{party}: {path} is no TOML file ({error}).") from error
+
+
+def _value(kind: type[PartyConfiguration], key: str, text: str) -> object:
+    """A command line's text as a value; lists may be written with commas."""
+    try:
+        value: object = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    field = kind.model_fields.get(key)
+    if field is not None and "tuple" in str(field.annotation) and not isinstance(value, list):
+        return [_value(kind, "", part) for part in text.split(",") if part]
+    if field is not None and field.annotation in (str, Path, str | None, Path | None):
+        return value if isinstance(value, str) else text
+    return value
+
+
+def _first_problem(kind: type[PartyConfiguration], error: ValidationError) -> str:
+    """The first rule that is broken, with the key, the rule and the fix."""
+    problem = error.errors()[0]
+    key = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        return f"unknown key {key!r}. {_suggestion(key, kind.model_fields)}"
+    if problem["type"] == "missing":
+        hint = ""
+        if key == "protection":
+            hint = (
+                " A run does not start without one: name a protection, or write "
+                'protection = "no_noise" if the labels may leave in clear.'
+            )
+        return f"the key {key!r} is missing.{hint}"
+    return f"{key}: {problem['msg']}, got {problem['input']!r}."
+
+
+def _suggestion(key: str, known: Sequence[str] | Mapping[str, object]) -> str:
+    """Names that look alike, or all of them."""
+    near = difflib.get_close_matches(key, list(known), n=3)
+    if near:
+        return f"Did you mean {' or '.join(near)}?"
+    return f"Known: {', '.join(known)}."

@@ -1,0 +1,296 @@
+"""One party's run from its configuration: train, keep the half, predict."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import polars as pl
+import torch
+from torch import Tensor, nn
+
+from cutlayer.audits import ReleaseAudit
+from cutlayer.audits.finding_rows import (
+    GENEROUS_HINT,
+    Audited,
+    baseline_row,
+    class_histograms,
+    finding_rows,
+    leak_curves,
+)
+from cutlayer.audits.findings import Applied, Bound, Findings, Utility
+from cutlayer.data import TableReading
+from cutlayer.leakage.guarantee import Guarantee
+from cutlayer.parties import (
+    Agreement,
+    BottomHalf,
+    Canaries,
+    CheckpointStore,
+    LabelParty,
+    Ledger,
+    NonLabelParty,
+    TopHalf,
+)
+from cutlayer.parties.checkpoint import load_encoder, load_weights, save_half
+from cutlayer.parties.observers import ProgressObserver, ReleaseObserver
+from cutlayer.protocol import Transport
+from cutlayer.rng import SecretNoise
+from cutlayer.runs.configuration import (
+    FROZEN,
+    LabelConfiguration,
+    NonLabelConfiguration,
+    PartyConfiguration,
+)
+from cutlayer.runs.halves import build_bottom, build_top
+
+PREDICTIONS_FILE = "predictions.csv"
+_CHECKPOINTS, _LEDGER = "checkpoints", "ledger.json"
+
+
+@dataclass(frozen=True)
+class LabelRun:
+    """What a label party's run gave."""
+
+    half: TopHalf
+    findings: Findings
+
+
+def run_label_party(
+    configuration: LabelConfiguration,
+    reading: TableReading,
+    transport: Transport,
+    *,
+    observers: Sequence[ReleaseObserver] = (),
+    progress: Sequence[ProgressObserver] = (),
+) -> LabelRun:
+    """Train as the label party; keeps tops, predictions of held-out records, and findings.
+
+    Raises:
+        CutlayerError: the run could not be done; what was checkpointed stays.
+    """
+    folder = configuration.run_folder
+    ledger = Ledger(folder / _LEDGER)
+    audits: list[ReleaseAudit] = []
+    protection = configuration.applied
+
+    def make_observers(_: Agreement, canaries: Canaries) -> Sequence[ReleaseObserver]:
+        if not configuration.audit_every:
+            return ()
+        audits.append(
+            ReleaseAudit(
+                canaries.labels, generator=torch.Generator(), every=configuration.audit_every
+            )
+        )
+        return (*audits, *observers)
+
+    party = LabelParty(
+        reading.table,
+        configuration.terms(),
+        protection,
+        lambda _, cut_width, own: build_top(configuration, cut_width, own),
+        make_optimizer(configuration),
+        noise=SecretNoise(),
+        observers=make_observers,
+        progress=progress,
+        checkpoints=CheckpointStore(folder / _CHECKPOINTS),
+        ledger=ledger,
+        compute=configuration.compute,
+    )
+    half = party.run(transport)
+    save_half(folder, half.halves, half.inputs.encoder)
+    write_predictions(half.agreement, half.held_out_logit, folder / PREDICTIONS_FILE)
+    releases = 0 if configuration.protection == FROZEN else ledger.epochs_begun
+    promised = _promised(protection.guarantee, releases)
+    findings = _findings(configuration, half, audits, promised, releases)
+    return LabelRun(half, findings)
+
+
+def run_non_label_party(
+    configuration: NonLabelConfiguration,
+    reading: TableReading,
+    transport: Transport,
+    *,
+    progress: Sequence[ProgressObserver] = (),
+) -> BottomHalf:
+    """Train as the non-label party; keeps the bottom half.
+
+    Raises:
+        CutlayerError: the run could not be done; what was checkpointed stays.
+    """
+    folder = configuration.run_folder
+    party = NonLabelParty(
+        reading.table,
+        configuration.terms(),
+        lambda own: build_bottom(configuration, own),
+        make_optimizer(configuration),
+        progress=progress,
+        checkpoints=CheckpointStore(folder / _CHECKPOINTS),
+        compute=configuration.compute,
+    )
+    half = party.run(transport)
+    save_half(folder, {"bottom": half.bottom}, half.inputs.encoder)
+    return half
+
+
+def predict_as_label_party(
+    configuration: LabelConfiguration, reading: TableReading, transport: Transport, out: Path
+) -> int:
+    """Predict every record that both parties' files hold, with the halves of a finished run.
+
+    Returns:
+        How many records were predicted; ``out`` holds them.
+
+    Raises:
+        DataError: the run has not ended here, or the file lacks a column that was trained with.
+        CutlayerError: the session failed.
+    """
+    folder = configuration.run_folder
+    encoder = load_encoder(folder)
+    party = LabelParty(
+        reading.table,
+        configuration.terms("prediction"),
+        configuration.applied,
+        lambda _, cut_width, own: build_top(configuration, cut_width, own),
+        make_optimizer(configuration),
+        noise=SecretNoise(),
+        compute=configuration.compute,
+    )
+
+    def fill(halves: dict[str, nn.Module]) -> None:
+        load_weights(folder, halves)
+
+    agreement, logit = party.predict(transport, fill, encoder)
+    write_predictions(agreement, logit, out)
+    return len(logit)
+
+
+def predict_as_non_label_party(
+    configuration: NonLabelConfiguration, reading: TableReading, transport: Transport
+) -> int:
+    """Send the activations that the label party predicts from.
+
+    Returns:
+        How many records took part.
+
+    Raises:
+        DataError, CutlayerError: as :func:`predict_as_label_party`.
+    """
+    folder = configuration.run_folder
+    encoder = load_encoder(folder)
+    party = NonLabelParty(
+        reading.table,
+        configuration.terms("prediction"),
+        lambda own: build_bottom(configuration, own),
+        make_optimizer(configuration),
+        compute=configuration.compute,
+    )
+
+    def fill(bottom: nn.Module) -> None:
+        load_weights(folder, {"bottom": bottom})
+
+    return len(party.predict(transport, fill, encoder).ids)
+
+
+def make_optimizer(
+    configuration: PartyConfiguration,
+) -> Callable[[list[nn.Parameter]], torch.optim.Optimizer]:
+    """Adam with the configuration's settings."""
+
+    def make(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+        return torch.optim.Adam(
+            parameters, lr=configuration.learning_rate, weight_decay=configuration.weight_decay
+        )
+
+    return make
+
+
+def write_predictions(agreement: Agreement, logit: Tensor, path: Path) -> None:
+    """Write id, part of the split, and probability of the positive class, as CSV.
+
+    The file is whole once it has its name.
+    """
+    records = agreement.held_out.tolist()
+    parts = ["validation"] * len(agreement.validation) + ["test"] * len(agreement.test)
+    table = pl.DataFrame(
+        {
+            "id": [agreement.ids[number] for number in records],
+            "part": parts,
+            "probability": torch.sigmoid(logit.double()).tolist(),
+        }
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    table.write_csv(partial)
+    partial.replace(path)
+
+
+def _promised(guarantee: Callable[[int], Guarantee], releases: int) -> tuple[Bound, Bound]:
+    """The bounds for one release and for all that were charged."""
+    if releases == 0:
+        nothing = Guarantee("rigorous", 0.5, 0, "No message depends on a label.")
+        return _bound(nothing), _bound(nothing)
+    return _bound(guarantee(1)), _bound(guarantee(releases))
+
+
+def _bound(promised: Guarantee) -> Bound:
+    """A guarantee as the findings show it."""
+    return Bound(kind=promised.kind, leak_auc=promised.leak_auc, grounds=promised.grounds)
+
+
+def _findings(
+    configuration: LabelConfiguration,
+    half: TopHalf,
+    audits: list[ReleaseAudit],
+    promised: tuple[Bound, Bound],
+    releases: int,
+) -> Findings:
+    """Describe the run for the report."""
+    frozen = configuration.protection == FROZEN
+    name = FROZEN if frozen else configuration.applied.name
+    strength = "-" if frozen else configuration.applied.strength
+    stage = "none" if frozen else configuration.applied.stage.value
+    utility = Utility(
+        protection=name,
+        strength=strength,
+        test_auc=[half.test.auc],
+        test_loss=[half.test.loss],
+    )
+    audited = Audited(utility, *promised)
+    results = [audit.result() for audit in audits]
+    return Findings(
+        created=datetime.now().astimezone().isoformat(timespec="seconds"),
+        cutlayer_version=version("cutlayer"),
+        data=configuration.run,
+        train_records=len(half.agreement.train),
+        test_records=len(half.agreement.test),
+        positive_share=half.positive_share,
+        features_non_label_party=0,
+        features_label_party=half.inputs.shape.width,
+        settings={
+            key: value if isinstance(value, str | int | float | bool | None) else str(value)
+            for key, value in configuration.model_dump().items()
+        },
+        processes=2,
+        noise="secret",
+        hint=GENEROUS_HINT,
+        first_layer="not measured (bounded by the cut): it needs the non-label party's half",
+        complete=True,
+        rows=[row for result in results for row in finding_rows(audited, result)]
+        or [baseline_row(audited)],
+        applied=[
+            Applied(
+                protection=name,
+                strength=strength,
+                stage=stage,
+                releases=half.releases,
+                rows=half.rows,
+                statement=f"{name} was applied to all {half.rows:,} gradient rows of "
+                f"{half.releases:,} messages of this start; each record is charged with "
+                f"{releases} releases over all starts of the run.",
+            )
+        ],
+        utility=[utility],
+        curves=[curve for result in results for curve in leak_curves(audited, result)],
+        histograms=[h for result in results for h in class_histograms(audited, result)],
+    )
