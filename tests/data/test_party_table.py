@@ -55,7 +55,6 @@ def test_no_ids_give_no_rows():
         (NON_LABEL_PARTY, ("a", "b", "a"), None, "^non-label party: ids must be unique.*'a'"),
         (NON_LABEL_PARTY, ("a", "b"), None, "3 rows, but there are 2 ids"),
         (NON_LABEL_PARTY, ("a", "b", "c"), [0, 1, 0], "non-label party: the table holds labels"),
-        (LABEL_PARTY, ("a", "b", "c"), None, "label party: the table has no labels"),
         (LABEL_PARTY, ("a", "b", "c"), [0, 1], r"int64 of shape \(3,\)"),
         (LABEL_PARTY, ("a", "b", "c"), [0.0, 1.0, 0.0], r"int64 .* got torch.float32"),
         (LABEL_PARTY, ("a", "b", "c"), [0, 2, -1], "must be 0 or 1, got '-1', '2' as well"),

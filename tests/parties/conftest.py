@@ -75,6 +75,7 @@ def run_pair(
     noise=None,
     bottom=make_bottom,
     top=make_top,
+    compute=None,
 ):
     """Run both parties in two threads; returns both halves, or raises the label party's error."""
     here, there = in_memory_pair()
@@ -89,6 +90,7 @@ def run_pair(
         canaries=canaries,
         observers=observers,
         deadlines=QUICK,
+        compute=compute,
     )
     other = NonLabelParty(
         other_table,
@@ -97,6 +99,7 @@ def run_pair(
         adam,
         observers=half_observers,
         deadlines=QUICK,
+        compute=compute,
     )
 
     def play():

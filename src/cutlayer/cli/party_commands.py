@@ -203,5 +203,6 @@ def _print_left_out(
     if here or there:
         console.print(
             f"Left out, since only one party has them: {here:,} records of the "
-            f"{configuration.role.value}, {there:,} of the {configuration.role.peer.value}."
+            f"{configuration.role.value}, {there:,} of the {configuration.role.peer.value}.",
+            soft_wrap=True,
         )

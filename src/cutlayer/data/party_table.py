@@ -32,7 +32,7 @@ class PartyTable:
 
     Raises:
         DataError: an id repeats; features, labels or groups have another number of rows than there
-            are ids; the label party has no labels, the non-label party has some; a label is neither
+            are ids; the non-label party has labels; a label is neither
             0 nor 1, or labels are not int64.
     """
 
@@ -43,7 +43,8 @@ class PartyTable:
     features: pl.DataFrame
     """Columns to learn from, without the id; may have no column at all."""
     labels: Tensor | None = None
-    """1 is positive, 0 is not; int64, shape ``(rows,)``. ``None`` at the non-label party."""
+    """1 is positive, 0 is not; int64, shape ``(rows,)``. ``None`` at the non-label party, and for
+    records that the label party wants to predict."""
     groups: Sequence[str] | None = None
     """Which records belong together (visits of one patient): the keys of a split that must not
     tear them apart. ``None`` where each record stands for itself."""
@@ -111,11 +112,9 @@ class PartyTable:
         return rows
 
     def _check_labels(self) -> None:
-        """Require 0/1 labels, one for each id, at the label party and nowhere else."""
+        """Require labels of 0 or 1, one for each id, and none at the non-label party."""
         if self.labels is None:
-            if self.party == LABEL_PARTY:
-                raise DataError("label party: the table has no labels. Name the label column.")
-            return
+            return  # the label party's records that are to be predicted have none
         if self.party == NON_LABEL_PARTY:
             raise DataError(
                 "non-label party: the table holds labels, which only the label party may have. "

@@ -1,6 +1,6 @@
 """A table file: how to read one party's CSV or Parquet file into a party table."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -103,11 +103,13 @@ class TableFile:
         self._check_signs()
         self._check_roles()
 
-    def read(self, party: PartyName) -> TableReading:
+    def read(self, party: PartyName, *, labelled: bool = True) -> TableReading:
         """Read the file as the table of this party.
 
         Args:
             party: who owns the file; the label party must name a label column, the other one not.
+            labelled: ``False`` for records of the label party that are to be predicted: their
+                label column is not read, and need not be in the file.
 
         Returns:
             The table, rows as in the file, and the notices.
@@ -122,7 +124,13 @@ class TableFile:
         self._check_party(party)
         message = FileMessage(party, self.path)
         source = self._source(message)
-        choice = self._column_rules().applied_to(source.names, message, source.hint)
+        rules_of_columns = self._column_rules()
+        if not labelled and self.label_column is not None:
+            present = (self.label_column,) if self.label_column in source.names else ()
+            rules_of_columns = replace(
+                rules_of_columns, label_column=None, drop=(*self.drop, *present)
+            )
+        choice = rules_of_columns.applied_to(source.names, message, source.hint)
         if party == NON_LABEL_PARTY and not choice.features:
             raise message.error(
                 f"must hold a column to learn from, but of {listing(source.names)} the options "
@@ -131,6 +139,8 @@ class TableFile:
         rules = CellRules(self.missing, self.strip, self.decimal)
         columns = read_columns(source, choice, message, rules)
         assembly = TableAssembly(columns, choice, rules, message, list(source.notices))
+        if not labelled:
+            return assembly.reading(positive=None, negative=None)
         return assembly.reading(positive=self.positive, negative=self.negative)
 
     def _source(self, message: FileMessage) -> TableSource:

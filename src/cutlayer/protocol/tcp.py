@@ -4,7 +4,7 @@ import ipaddress
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from typing_extensions import override
 
@@ -13,6 +13,8 @@ from cutlayer.protocol.codec import HEADER_BYTES, Header, decode_header
 from cutlayer.protocol.transport import Clock, Transport
 
 _RETRY_SECONDS = 0.05
+_FAREWELL_SECONDS = 0.5
+_DRAINED_BYTES = 1 << 16
 
 
 class TcpTransport(Transport):
@@ -48,6 +50,13 @@ class TcpTransport(Transport):
 
     @override
     def close(self) -> None:
+        # A socket that is closed with unread bytes resets the connection, and takes what was just
+        # sent with it: say that nothing more comes, and let the peer finish first.
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+            self._socket.settimeout(_FAREWELL_SECONDS)
+            while self._socket.recv(_DRAINED_BYTES):
+                pass
         self._socket.close()
 
     def _exactly(self, count: int, clock: Clock) -> bytearray:

@@ -129,8 +129,8 @@ class PartyConfiguration(BaseModel):
         autocast = torch.bfloat16 if self.precision == "bfloat16" else None
         return Compute(self.device, autocast, self.accumulate, self.compile)
 
-    def table_file(self, *, labelled: bool = True) -> TableFile:
-        """How to read this party's file, with its label column if it has one."""
+    def table_file(self) -> TableFile:
+        """How to read this party's file."""
         return TableFile(
             path=self.file,
             id_column=self.id,
@@ -167,10 +167,8 @@ class LabelConfiguration(PartyConfiguration):
     audit_every: int = Field(default=1, ge=0)
     """Attack every so many outgoing batches; 0: none."""
 
-    def table_file(self, *, labelled: bool = True) -> TableFile:
-        """How to read this party's file; ``labelled=False`` for records to be predicted."""
-        if not labelled:
-            return replace(super().table_file(), drop=(*self.drop, self.label))
+    def table_file(self) -> TableFile:
+        """How to read this party's file, with its label column."""
         return replace(
             super().table_file(),
             label_column=self.label,
@@ -205,7 +203,12 @@ def read_configuration(
     except ValidationError as error:
         raise ConfigurationError(f"{party}: {path}: {_first_problem(kind, error)}") from error
     try:
-        _ = configuration.applied, configuration.terms(), configuration.endpoint
+        if configuration.applied.simulation_only:
+            raise ConfigurationError(
+                f"protection: {configuration.protection} may end a run because of the labels of a "
+                "batch, which tells the peer; it is for simulations. Use statistics=averaged."
+            )
+        _ = configuration.terms(), configuration.endpoint
         _ = configuration.compute, configuration.table_file()
     except ConfigurationError as error:
         raise ConfigurationError(f"{party}: {path}: {error}") from error

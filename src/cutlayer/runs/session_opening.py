@@ -30,7 +30,7 @@ def read_records(configuration: PartyConfiguration, *, labelled: bool = True) ->
         DataError: the file breaks a rule.
     """
     try:
-        return configuration.table_file(labelled=labelled).read(configuration.role.value)
+        return configuration.table_file().read(configuration.role.value, labelled=labelled)
     except CutlayerError:
         _tell_peer(configuration)
         raise

@@ -1,0 +1,198 @@
+import pytest
+import torch
+
+from cutlayer.data import PartyTable
+from cutlayer.data.tensor_records import TensorRecords
+from cutlayer.errors import ConfigurationError, DataError, PeerEndedError
+from cutlayer.models import ConvTop, conv_blocks
+from cutlayer.parties import CheckpointStore, Compute, LabelParty, Ledger
+from cutlayer.parties.compute import Accumulator
+from cutlayer.protections import Marvell, NoNoise, Residual
+from cutlayer.rng import SecretNoise, SeededNoise
+from tests.parties.conftest import adam, make_top, run_pair, tables, terms
+
+
+def weights(module):
+    return torch.cat([p.detach().flatten() for p in module.parameters()])
+
+
+def test_accumulation_averages_gradients_before_the_step():
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    steps = Accumulator(torch.optim.SGD([parameter], lr=1.0), 2)
+    for gradient, expected in ((1.0, 0.0), (3.0, -2.0), (5.0, -2.0)):  # (1 + 3) / 2 = 2
+        steps.begin()
+        parameter.grad = (parameter.grad if parameter.grad is not None else 0) + torch.tensor(
+            [gradient]
+        )
+        steps.finish(flush=False)
+        assert parameter.item() == expected
+    steps.begin()
+    parameter.grad = parameter.grad + torch.tensor([1.0])
+    steps.finish(flush=True)  # (5 + 1) / 2 = 3
+    assert parameter.item() == -5.0
+
+
+def test_accumulation_of_one_batch_changes_nothing(pair):
+    plain = run_pair(*pair)[1].bottom
+    explicit = run_pair(*pair, compute=Compute(accumulate=1))[1].bottom
+    more = run_pair(*pair, compute=Compute(accumulate=2))[1].bottom
+    assert torch.equal(weights(plain), weights(explicit))
+    assert not torch.equal(weights(plain), weights(more))
+
+
+@pytest.mark.parametrize("protection", [NoNoise(), Marvell(s=4.0), Residual(sigma=2.0)])
+def test_bfloat16_autocast_trains_and_keeps_weights_in_float32(pair, protection):
+    top_half, bottom_half = run_pair(
+        *pair, protection=protection, compute=Compute(autocast=torch.bfloat16)
+    )
+    assert all(p.dtype == torch.float32 for p in bottom_half.bottom.parameters())
+    exact = run_pair(*pair, protection=protection)[0]
+    assert abs(top_half.test.loss - exact.test.loss) < 0.1
+    assert top_half.test.loss != exact.test.loss
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # torch's compiler warns about its own parts
+def test_compiled_halves_train_what_plain_ones_do(pair):
+    # The first import of the compiler is not safe in two threads at once, as this test runs them.
+    torch.compile(torch.nn.Linear(1, 1))(torch.ones(1, 1))
+    plain = run_pair(*pair)[1].bottom
+    compiled = run_pair(*pair, compute=Compute(compile=True))[1].bottom
+    assert torch.allclose(weights(plain), weights(compiled), atol=1e-4)
+    assert plain.state_dict().keys() == compiled.state_dict().keys()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
+def test_cuda_halves_train(pair):
+    top_half, bottom_half = run_pair(*pair, compute=Compute(device="cuda"))
+    assert next(bottom_half.bottom.parameters()).is_cuda
+    assert top_half.held_out_logit.device.type == "cpu"
+
+
+def test_settings_out_of_range_are_refused():
+    with pytest.raises(ValueError, match="accumulate"):
+        Compute(accumulate=0)
+    with pytest.raises(ValueError, match="device"):
+        Compute(device="abacus")
+
+
+def images(records=120):
+    g = torch.Generator().manual_seed(0)
+    label, _ = tables(records)
+    pixels = torch.randn(records, 3, 16, 16, generator=g)
+    pixels[label.labels == 1, 0] += 1.0
+    return label, TensorRecords("non-label party", label.ids, pixels)
+
+
+def test_images_cross_a_cut_of_any_shape():
+    label, other = images()
+    g = torch.Generator().manual_seed(1)
+    # 16 -> 8 -> 4 pixels; 4 channels of 4x4 are 64 numbers
+    top_half, bottom_half = run_pair(
+        label,
+        other,
+        label_terms=terms(cut_width=64, epochs=8),
+        bottom=lambda own: conv_blocks(own.shape[0], 4, 2, g),
+        top=lambda name, cut, own: ConvTop((4, 4, 4), own.width, 1, [8], g),
+    )
+    assert bottom_half.inputs.encoder is None
+    assert top_half.test.auc > 0.8
+
+
+def test_a_cut_of_another_size_is_named():
+    label, other = images()
+    g = torch.Generator().manual_seed(1)
+    with pytest.raises(Exception, match="ended the session") as caught:
+        run_pair(
+            label,
+            other,
+            label_terms=terms(cut_width=63),
+            bottom=lambda own: conv_blocks(own.shape[0], 4, 2, g),
+        )
+    assert "cut_width is 63" in str(caught.value.peer_error)
+
+
+def test_tensor_records_follow_the_rules_of_a_table():
+    good = torch.zeros(2, 3)
+    with pytest.raises(DataError, match="unique"):
+        TensorRecords("non-label party", ("a", "a"), good)
+    with pytest.raises(DataError, match="2 records"):
+        TensorRecords("non-label party", ("a", "b"), torch.zeros(3, 3))
+    with pytest.raises(DataError, match="floating"):
+        TensorRecords("non-label party", ("a", "b"), good.long())
+    with pytest.raises(DataError, match="1 of 2"):
+        TensorRecords("non-label party", ("a", "b"), torch.tensor([[0.0], [torch.nan]]))
+    with pytest.raises(DataError, match="only the label party"):
+        TensorRecords("non-label party", ("a", "b"), good, torch.tensor([0, 1]))
+    records = TensorRecords("label party", ("a", "b"), torch.eye(2), torch.tensor([0, 1]))
+    turned = records.ordered_by(["b", "a"])
+    assert torch.equal(turned.features, torch.eye(2).flip(0))
+    assert turned.labels.tolist() == [1, 0]
+
+
+def label_party(table, **options):
+    return LabelParty(
+        table,
+        terms(),
+        options.pop("protection", NoNoise()),
+        make_top,
+        adam,
+        noise=options.pop("noise", SeededNoise(0)),
+        **options,
+    )
+
+
+def test_what_may_not_be_combined(pair, tmp_path):
+    store, ledger = CheckpointStore(tmp_path / "c"), Ledger(tmp_path / "ledger.json")
+    with pytest.raises(ConfigurationError, match="ledger"):
+        label_party(pair[0], checkpoints=store)
+    with pytest.raises(ConfigurationError, match="canaries"):
+        label_party(pair[0], checkpoints=store, ledger=ledger, canaries=5)
+    with pytest.raises(ConfigurationError, match="simulations only"):
+        label_party(pair[0], protection=Marvell(s=4.0, statistics="batch"), noise=SecretNoise())
+
+
+def test_a_damaged_ledger_stops_the_run(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.json")
+    assert ledger.epochs_begun == 0
+    ledger.begin_epoch()
+    ledger.begin_epoch()
+    assert Ledger(tmp_path / "ledger.json").epochs_begun == 2
+    (tmp_path / "ledger.json").write_text("{")
+    with pytest.raises(DataError, match="unknown"):
+        _ = ledger.epochs_begun
+
+
+def test_checkpoints_keep_three_and_are_named_when_damaged(tmp_path):
+    half = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.Adam(half.parameters(), lr=0.1)
+    half(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    store = CheckpointStore(tmp_path)
+    for epoch in (1, 2, 3, 4):
+        store.save(epoch, {"half": half}, {"half": optimizer})
+    assert store.epochs == (2, 3, 4)
+    other = torch.nn.Linear(2, 1)
+    fresh = torch.optim.Adam(other.parameters(), lr=0.1)
+    store.load(4, {"half": other}, {"half": fresh})
+    for module, opt in ((half, optimizer), (other, fresh)):
+        opt.zero_grad()
+        module(torch.ones(1, 2)).sum().backward()
+        opt.step()
+    assert torch.equal(weights(half), weights(other))  # the optimizer's memory came along
+    with pytest.raises(DataError, match=r"half\.safetensors"):
+        store.load(4, {"half": torch.nn.Linear(3, 1)}, {})
+    path = tmp_path / "epoch-000004" / "half.safetensors"
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(DataError, match=r"epoch-000004.half\.safetensors"):
+        store.load(4, {"half": other}, {})
+
+
+def test_groups_are_needed_at_both_parties_or_at_none(pair):
+    label, other = pair
+    grouped = PartyTable("label party", label.ids, label.features, label.labels, label.ids)
+    with pytest.raises(ConfigurationError, match="groups"):
+        run_pair(grouped, other, label_terms=terms())
+    with pytest.raises(PeerEndedError) as caught:
+        run_pair(grouped, other, label_terms=terms(grouped=True))
+    assert "no groups" in str(caught.value.peer_error)

@@ -1,0 +1,53 @@
+"""A cutlayer command in an operating-system process of its own that starts within milliseconds.
+
+The process is forked from a server that has imported cutlayer, so that a test does not pay for
+the import of torch again and again. What it runs is the installed entry point.
+"""
+
+import multiprocessing
+import os
+import sys
+from pathlib import Path
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["cutlayer.cli"])
+
+
+class Command:
+    """Looks like a ``subprocess.Popen`` with text pipes."""
+
+    def __init__(self, arguments: list[str], folder: Path) -> None:
+        number = len(list(folder.glob(".said-*")))
+        self._out, self._err = (folder / f".{kind}-{number}" for kind in ("said", "complained"))
+        self._out.touch()
+        self._process = _CONTEXT.Process(
+            target=_play, args=(arguments, str(folder), str(self._out), str(self._err))
+        )
+        self._process.start()
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        self._process.join(timeout)
+        assert self._process.exitcode is not None, "the command did not end in time"
+        return self._out.read_text(), self._err.read_text()
+
+
+def _play(arguments: list[str], folder: str, out: str, err: str) -> None:
+    """Become the command."""
+    from cutlayer.cli import main
+
+    os.chdir(folder)
+    sys.path.insert(0, folder)  # as `python -m` does
+    for stream, path in ((1, out), (2, err)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+    sys.argv = ["cutlayer", *arguments]
+    main()

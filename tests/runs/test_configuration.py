@@ -1,0 +1,167 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from cutlayer.errors import ConfigurationError
+from cutlayer.parties import InputShape
+from cutlayer.protocol import Role
+from cutlayer.runs.configuration import (
+    LabelConfiguration,
+    NonLabelConfiguration,
+    read_configuration,
+    role_of,
+)
+from cutlayer.runs.halves import build_bottom, build_top
+from cutlayer.runs.template import template
+
+SHORTEST = """
+run = "credit"
+file = "guest.csv"
+id = "id"
+label = "y"
+protection = "residual:max_leak_auc=0.7"
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def writer(text):
+        path = tmp_path / "label.toml"
+        path.write_text(text)
+        return path
+
+    return writer
+
+
+def read(path, **overrides):
+    return read_configuration(LabelConfiguration, path, overrides)
+
+
+def test_five_lines_are_enough_and_plan_the_whole_run(write):
+    configuration = read(write(SHORTEST))
+    assert configuration.applied.planned_releases == configuration.epochs == 20
+    assert configuration.applied.guarantee(20).leak_auc == pytest.approx(0.7)
+    assert configuration.run_folder == Path("runs/credit/label-party")
+    assert configuration.terms().grouped is False
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("epochs", "5", 5),
+        ("learning_rate", "1e-3", 1e-3),
+        ("protection", "no_noise", "no_noise"),
+        ("drop", "duration", ("duration",)),
+        ("drop", "a,b", ("a", "b")),
+        ("drop", '["a", "b"]', ("a", "b")),
+        ("header", "false", False),
+        ("hidden", "32,16", (32, 16)),
+        ("delimiter", ";", ";"),
+        ("positive", "<30", "<30"),
+        ("positive", "1", 1),
+        ("run", "2024", "2024"),
+        ("file", "other.csv", Path("other.csv")),
+    ],
+)
+def test_every_key_can_be_overridden_from_the_command_line(write, key, text, value):
+    path = write(SHORTEST)
+    if key in ("header",):
+        assert getattr(read(path, header=text), key) == value
+    else:
+        assert getattr(read(path, **{key: text}), key) == value
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"epoch": "5"}, ["unknown key 'epoch'", "epochs"]),
+        ({"colour": "red"}, ["unknown key 'colour'", "Known: run, file"]),
+        ({"noise_seed": "1"}, ["unknown key 'noise_seed'"]),
+        ({"compress": "true"}, ["unknown key 'compress'"]),
+        ({"epochs": "0"}, ["epochs", "greater than or equal to 1", "0"]),
+        ({"epochs": "many"}, ["epochs", "many"]),
+        ({"protection": "marvel:s=4"}, ["marvel", "Known: no_noise"]),
+        ({"protection": "marvell"}, ["exactly one of s"]),
+        ({"protection": "marvell:s=4,statistics=batch"}, ["simulation", "statistics"]),
+        ({"address": "7700"}, ["address", "HOST:PORT"]),
+        ({"test_share": "0.95"}, ["validation_share + test_share"]),
+        ({"device": "abacus"}, ["device", "abacus"]),
+        ({"delimiter": "ab"}, ["delimiter"]),
+        ({"run": "a/../b"}, ["run"]),
+        ({"id": "y"}, ["must differ"]),
+    ],
+    ids=str,
+)
+def test_a_wrong_value_names_party_file_key_rule_and_fix(write, change, told):
+    path = write(SHORTEST)
+    with pytest.raises(ConfigurationError) as caught:
+        read(path, **change)
+    message = str(caught.value)
+    for word in ["label party", "label.toml", *told]:
+        assert word in message, message
+
+
+def test_without_a_protection_nothing_starts(write):
+    text = "\n".join(line for line in SHORTEST.splitlines() if "protection" not in line)
+    with pytest.raises(ConfigurationError, match='protection = "no_noise"'):
+        read(write(text))
+
+
+def test_missing_and_broken_files_are_named(tmp_path, write):
+    with pytest.raises(ConfigurationError, match="init-config"):
+        read(tmp_path / "absent.toml")
+    with pytest.raises(ConfigurationError, match="no TOML"):
+        read(write("run = "))
+    with pytest.raises(ConfigurationError, match="no TOML"):
+        read(tmp_path)
+
+
+def test_the_label_column_tells_whose_configuration_it_is(write):
+    assert role_of(write(SHORTEST)) is Role.LABEL
+    assert role_of(write(SHORTEST.replace('label = "y"\n', ""))) is Role.NON_LABEL
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_the_template_is_short_valid_and_rigorous(role, write):
+    text = template(role, "records.csv")
+    assert len(text.splitlines()) < 15
+    kind = LabelConfiguration if role is Role.LABEL else NonLabelConfiguration
+    configuration = read_configuration(kind, write(text))
+    assert configuration.applied.guarantee(configuration.epochs).kind == "rigorous"
+
+
+OWN_SHAPE = InputShape((7,), ((4, 7),))
+
+
+@pytest.mark.parametrize("model", ["mlp", "wide_deep"])
+def test_built_in_halves_fit_each_other(write, model):
+    configuration = read(write(SHORTEST), model=model)
+    bottom = build_bottom(configuration, OWN_SHAPE)
+    activation = bottom(torch.randn(3, 7))
+    assert activation.shape == (3, configuration.cut_width)
+    assert build_top(configuration, configuration.cut_width, OWN_SHAPE)(
+        activation, torch.randn(3, 7)
+    ).shape == (3,)
+
+
+def test_initial_weights_are_secret(write):
+    configuration = read(write(SHORTEST))
+    first, second = (build_bottom(configuration, OWN_SHAPE) for _ in range(2))
+    assert not torch.equal(first[0].weight, second[0].weight)
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("resnet", "mlp, wide_deep, or package.module:Class"),
+        ("no.such.module:Net", "cannot be imported"),
+        ("torch.nn:Nothing", "cannot be imported"),
+        ("torch.nn:Linear", "cannot be built"),
+        ("builtins:dict", "not a torch.nn.Module"),
+    ],
+)
+def test_wrong_models_are_explained(write, model, told):
+    configuration = read(write(SHORTEST), model=model)
+    with pytest.raises(ConfigurationError, match=told):
+        build_bottom(configuration, OWN_SHAPE)

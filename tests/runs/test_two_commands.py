@@ -1,0 +1,363 @@
+"""Two parties, two files, two commands: as processes, on generated files."""
+
+import csv
+import gzip
+import json
+import shutil
+import time
+
+import polars as pl
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.runs.command import Command
+
+
+def rows(count=400, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    numbers = torch.randn(count, 4, generator=g)
+    label = (numbers.sum(dim=1) + torch.randn(count, generator=g) > 0.7).long()
+    return [
+        {
+            "id": f"{i:05d}",
+            "patient": f"p{i // 2}",
+            "y": int(label[i]),
+            **{f"x{k}": round(float(numbers[i, k]), 6) for k in range(4)},
+        }
+        for i in range(count)
+    ]
+
+
+class Pair:
+    """Two folders with a file and a configuration each."""
+
+    def __init__(self, folder, port):
+        self.folder = folder
+        self.rows = rows()
+        self.port = port
+        self.settings = {
+            "run": '"pair"',
+            "protection": '"no_noise"',
+            "epochs": "3",
+            "batch_size": "32",
+            "cut_width": "4",
+            "hidden": "[8]",
+            "address": f'"127.0.0.1:{port}"',
+            "id": '"id"',
+            "wait": "30",
+        }
+        self.own = {"label": {"label": '"y"'}, "other": {}}
+        for party in ("label", "other"):
+            (folder / party).mkdir()
+        self.write_table("label", ["id", "y", "x0", "x1"])
+        self.write_table("other", ["id", "x2", "x3"], reverse=True)
+
+    def write_table(self, party, columns, *, reverse=False, table=None, name="table.csv"):
+        table = table if table is not None else self.rows
+        with (self.folder / party / name).open("w", newline="") as file:
+            writer = csv.DictWriter(file, columns, extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(reversed(table) if reverse else table)
+
+    def write_configurations(self, **changes):
+        for party in ("label", "other"):
+            settings = {"file": '"table.csv"', **self.settings, **self.own[party], **changes}
+            text = "".join(f"{key} = {value}\n" for key, value in settings.items())
+            (self.folder / party / "run.toml").write_text(text)
+
+    def start(self, party, *options, command=None):
+        command = command or ("label-party" if party == "label" else "non-label-party")
+        return Command([command, "run.toml", *options], self.folder / party)
+
+    def run(self, *, label=(), other=(), command=None, first="other", pause=0.0):
+        order = ["other", "label"] if first == "other" else ["label", "other"]
+        options = {"label": label, "other": other}
+        processes = {}
+        for party in order:
+            processes[party] = self.start(party, *options[party], command=command)
+            time.sleep(pause)
+        done = {}
+        for party, process in processes.items():
+            out, err = process.communicate(timeout=120)
+            done[party] = (process.returncode, out, err)
+        return done
+
+    def kept(self, party):
+        return (
+            self.folder
+            / party
+            / "runs"
+            / "pair"
+            / f"{'' if party == 'label' else 'non-'}label-party"
+        )
+
+
+@pytest.fixture
+def pair(tmp_path, unused_port):
+    made = Pair(tmp_path, unused_port)
+    made.write_configurations()
+    return made
+
+
+def assert_ended_well(done):
+    for party, (status, out, err) in done.items():
+        assert status == 0, (party, out, err)
+
+
+@pytest.mark.parametrize("first", ["label", "other"])
+def test_either_party_may_start_first(pair, first):
+    done = pair.run(first=first, pause=1.0)
+    assert_ended_well(done)
+    findings = json.loads((pair.kept("label") / "findings.json").read_text())
+    assert findings["noise"] == "secret"
+    assert findings["rows"][0]["protection"] == "no_noise"
+    assert (pair.kept("label") / "report.html").exists()
+    predictions = pl.read_csv(
+        pair.kept("label") / "predictions.csv", schema_overrides={"id": pl.String}
+    )
+    assert set(predictions["part"]) == {"validation", "test"}
+    assert predictions["id"].str.len_chars().unique().to_list() == [5]  # 00007 keeps its zeros
+    assert "Test AUC" in done["label"][1]
+    assert "AUC" not in done["other"][1]
+
+
+def test_records_of_one_party_only_are_counted(pair):
+    pair.write_table("other", ["id", "x2", "x3"], table=pair.rows[100:])
+    done = pair.run()
+    assert_ended_well(done)
+    assert "100 records of the label party, 0 of the non-label party" in done["label"][1]
+    assert "0 records of the non-label party, 100 of the label party" in done["other"][1]
+
+
+def test_the_split_keeps_patients_together(pair):
+    pair.write_table("label", ["id", "patient", "y", "x0", "x1"])
+    pair.write_table("other", ["id", "patient", "x2", "x3"])
+    pair.write_configurations(group='"patient"')
+    assert_ended_well(pair.run())
+    held_out = pl.read_csv(
+        pair.kept("label") / "predictions.csv", schema_overrides={"id": pl.String}
+    )
+    part = dict(zip(held_out["id"], held_out["part"], strict=True))
+    for i in range(0, 400, 2):
+        assert part.get(f"{i:05d}") == part.get(f"{i + 1:05d}")
+
+
+def test_groups_that_differ_end_both_runs(pair):
+    changed = [{**row, "patient": "q" + row["patient"]} for row in pair.rows]
+    pair.write_table("label", ["id", "patient", "y", "x0", "x1"])
+    pair.write_table("other", ["id", "patient", "x2", "x3"], table=changed)
+    pair.write_configurations(group='"patient"')
+    done = pair.run()
+    assert {status for status, _, _ in done.values()} <= {1, 2}
+    assert any("group columns hold different values" in err for _, _, err in done.values())
+
+
+def test_a_finished_run_is_gone_on_with_for_more_epochs(pair):
+    assert_ended_well(pair.run())
+    first = load_file(pair.kept("other") / "bottom.safetensors")
+    done = pair.run(label=("--epochs", "5"), other=("--epochs", "5"))
+    assert_ended_well(done)
+    assert json.loads((pair.kept("label") / "ledger.json").read_text()) == {"epochs_begun": 5}
+    findings = json.loads((pair.kept("label") / "findings.json").read_text())
+    batches_per_epoch = findings["train_records"] // 32
+    assert findings["applied"][0]["releases"] == 2 * batches_per_epoch
+    second = load_file(pair.kept("other") / "bottom.safetensors")
+    assert not torch.equal(first["0.weight"], second["0.weight"])
+
+
+def test_going_on_twice_from_the_same_checkpoint_gives_the_same_weights(pair):
+    """Everything that decides the next epoch is kept: weights and the optimizer's memory."""
+    assert_ended_well(pair.run(label=("--epochs", "2"), other=("--epochs", "2")))
+    for party in ("label", "other"):
+        shutil.copytree(pair.kept(party), pair.folder / party / "start")
+    weights = []
+    for _ in range(2):
+        for party in ("label", "other"):
+            shutil.rmtree(pair.kept(party))
+            shutil.copytree(pair.folder / party / "start", pair.kept(party))
+        assert_ended_well(pair.run())
+        weights.append(load_file(pair.kept("other") / "bottom.safetensors"))
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_a_killed_party_costs_an_epoch_and_the_ledger_says_so(pair):
+    options = ("--epochs", "400")
+    label, other = pair.start("label", *options), pair.start("other", *options)
+    deadline = time.monotonic() + 60
+    while not list(pair.kept("label").glob("checkpoints/epoch-*5")):
+        assert time.monotonic() < deadline
+        assert label.poll() is None, label.communicate()
+        time.sleep(0.02)
+    other.kill()
+    other.communicate()
+    out, err = label.communicate(timeout=60)
+    assert label.returncode == 1, (out, err)
+    assert "Traceback" not in err
+    begun = json.loads((pair.kept("label") / "ledger.json").read_text())["epochs_begun"]
+    newest = max(int(p.name[6:]) for p in pair.kept("label").glob("checkpoints/epoch-*"))
+    total = str(newest + 2)
+    done = pair.run(label=("--epochs", total), other=("--epochs", total))
+    assert_ended_well(done)
+    after = json.loads((pair.kept("label") / "ledger.json").read_text())["epochs_begun"]
+    assert after >= begun + 2
+    assert f"charged with {after} releases" in (pair.kept("label") / "findings.json").read_text()
+
+
+def test_the_planned_releases_are_a_budget_over_all_starts(pair):
+    goal = ("--protection", "residual:max_leak_auc=0.7,releases=3")
+    assert_ended_well(pair.run(label=goal, other=goal))
+    done = pair.run(label=(*goal, "--epochs", "4"), other=(*goal, "--epochs", "4"))
+    status, _, err = done["label"]
+    assert status == 2
+    assert "planned for 3 releases" in err
+    assert done["other"][0] != 0
+    assert "Traceback" not in done["other"][2]
+
+
+def test_predict_gives_the_predictions_of_the_run_again_and_new_ones(pair):
+    assert_ended_well(pair.run())
+    first = pl.read_csv(pair.kept("label") / "predictions.csv", schema_overrides={"id": pl.String})
+    fresh = rows(60, seed=9)
+    table = pair.rows + [{**row, "id": "new" + row["id"]} for row in fresh]
+    pair.write_table("label", ["id", "x0", "x1"], table=table, name="new.csv")  # no label column
+    pair.write_table("other", ["id", "x2", "x3"], table=table, name="new.csv")
+    options = ("--file", "new.csv")
+    done = pair.run(command="predict", label=(*options, "--out", "all.csv"), other=options)
+    assert_ended_well(done)
+    again = pl.read_csv(pair.folder / "label" / "all.csv", schema_overrides={"id": pl.String})
+    assert len(again) == 460
+    both = first.join(again, on="id")
+    assert len(both) == len(first)
+    assert (both["probability"] - both["probability_right"]).abs().max() < 1e-6
+
+
+def test_frozen_sends_no_gradient(pair):
+    frozen = ("--protection", "frozen")
+    done = pair.run(label=frozen, other=frozen)
+    assert_ended_well(done)
+    findings = json.loads((pair.kept("label") / "findings.json").read_text())
+    assert findings["applied"][0]["rows"] == 0
+    assert findings["rows"][0]["guarantee"]["leak_auc"] == 0.5
+
+
+def test_wide_deep_by_two_commands(pair):
+    model = ("--model", "wide_deep")
+    assert_ended_well(pair.run(label=model, other=model))
+
+
+def test_own_modules_by_dotted_name(pair):
+    (pair.folder / "label" / "mine.py").write_text(
+        "import torch\n\n\nclass Top(torch.nn.Module):\n"
+        "    def __init__(self, cut_width, own_columns):\n        super().__init__()\n"
+        "        self.layer = torch.nn.Linear(cut_width + own_columns, 1)\n\n"
+        "    def forward(self, activation, own):\n"
+        "        return self.layer(torch.cat([activation, own], 1)).squeeze(1)\n"
+    )
+    (pair.folder / "other" / "mine.py").write_text(
+        "import torch\n\n\ndef bottom(columns, cut_width):\n"
+        "    return torch.nn.Linear(columns, cut_width)\n"
+    )
+    done = pair.run(label=("--model", "mine:Top"), other=("--model", "mine:bottom"))
+    assert_ended_well(done)
+    kept = load_file(pair.kept("label") / "top.safetensors")
+    assert set(kept) == {"layer.weight", "layer.bias"}
+
+
+BAD_FILES = {
+    "missing file": (lambda p: (p.folder / "label/table.csv").unlink(), ["table.csv"]),
+    "empty file": (lambda p: (p.folder / "label/table.csv").write_text(""), ["table.csv"]),
+    "no such column": (lambda p: p.write_table("label", ["id", "x0", "x1"]), ["'y'"]),
+    "one label": (
+        lambda p: p.write_table("label", ["id", "y", "x0"], table=[{**r, "y": 1} for r in p.rows]),
+        ["'y'"],
+    ),
+    "three labels": (
+        lambda p: p.write_table(
+            "label", ["id", "y", "x0"], table=[{**r, "y": i % 3} for i, r in enumerate(p.rows)]
+        ),
+        ["'y'", "positive"],
+    ),
+    "infinity": (
+        lambda p: p.write_table(
+            "label", ["id", "y", "x0"], table=[{**p.rows[0], "x0": "inf"}, *p.rows[1:]]
+        ),
+        ["'x0'"],
+    ),
+    "bad encoding": (
+        lambda p: (p.folder / "label/table.csv").write_bytes(b"id,y,x0\n1,0,\xff\xfe\n"),
+        ["utf-8"],
+    ),
+    "truncated gzip": (
+        lambda p: (p.folder / "label/table.csv").write_bytes(
+            gzip.compress((p.folder / "label/table.csv").read_bytes())[:-200]
+        ),
+        ["gzip"],
+    ),
+    "a Parquet that is none": (
+        lambda p: (p.folder / "label/table.csv").write_bytes(b"PAR1 nonsense PAR1"),
+        ["Parquet"],
+    ),
+    "repeated ids": (
+        lambda p: p.write_table("label", ["id", "y", "x0"], table=[*p.rows, p.rows[7]]),
+        ["00007"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_bad_file_gives_one_message_and_the_peer_a_clean_end(pair, name):
+    spoil, told = BAD_FILES[name]
+    spoil(pair)
+    done = pair.run()
+    status, _, err = done["label"]
+    assert status == 2, err
+    assert len(err.strip().splitlines()) == 1
+    for word in ["label party", "table.csv", *told]:
+        assert word in err, err
+    assert not (pair.folder / "label" / "runs").exists()
+    status, out, err = done["other"]
+    assert status == 1, (out, err)
+    assert "Traceback" not in err
+    assert "label party ended the session" in err
+    assert not (pair.folder / "other" / "runs").exists()
+
+
+def test_a_bad_file_at_the_non_label_party_ends_the_label_party(pair):
+    (pair.folder / "other" / "table.csv").write_text("id;x2\n")
+    done = pair.run()
+    assert done["other"][0] == 2
+    assert "non-label party" in done["other"][2]
+    assert done["label"][0] == 1
+    assert "non-label party ended the session" in done["label"][2]
+
+
+def test_ids_that_never_match(pair):
+    strangers = [{**row, "id": "z" + row["id"]} for row in pair.rows]
+    pair.write_table("other", ["id", "x2", "x3"], table=strangers)
+    done = pair.run()
+    for status, out, err in done.values():
+        assert status in (1, 2), out
+        assert "Traceback" not in err
+    assert any("None of this party's 400 ids" in err for _, _, err in done.values())
+
+
+def test_different_seeds_are_named(pair):
+    done = pair.run(label=("--seed", "1"))
+    assert {status for status, _, _ in done.values()} <= {1, 2}
+    assert any("seed is" in err and "0" in err and "1" in err for _, _, err in done.values())
+
+
+def test_init_config_then_two_commands(pair):
+    for party, name in (("label", "label-party"), ("other", "non-label-party")):
+        (pair.folder / party / "run.toml").unlink()
+        command = ["init-config", name, "--out", "run.toml", "--file", "table.csv"]
+        done = Command(command, pair.folder / party)
+        _, complaint = done.communicate(timeout=60)
+        assert done.returncode == 0, complaint
+    small = ("--address", f"127.0.0.1:{pair.port}", "--batch-size", "64", "--run", "pair")
+    done = pair.run(label=(*small, "--label", "y"), other=small)
+    assert_ended_well(done)
+    findings = json.loads((pair.kept("label") / "findings.json").read_text())
+    bounds = [row["guarantee"]["leak_auc"] for row in findings["rows"] if row["releases"] == "all"]
+    assert bounds == [pytest.approx(0.7)] * 5

@@ -1,0 +1,27 @@
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def run(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.main()
+
+
+@pytest.mark.parametrize("name", ["own_loop_with_protect", "own_loop_with_protected_loss"])
+def test_own_loops_learn(name):
+    assert run(name) < 0.6  # from ln 2 = 0.69 at the start
+
+
+def test_own_modules_predict():
+    assert run("own_modules") > 0.8
+
+
+def test_every_example_is_run_here():
+    tested = {"own_loop_with_protect", "own_loop_with_protected_loss", "own_modules"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == tested
