@@ -39,7 +39,7 @@ def adam(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
     return torch.optim.Adam(parameters, lr=0.01)
 
 
-def make_top(name: str, cut_width: int, own: InputShape) -> nn.Module:
+def make_top(_: str, cut_width: int, own: InputShape) -> nn.Module:
     return Top(cut_width, own.width)
 
 

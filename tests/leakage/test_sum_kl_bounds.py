@@ -33,6 +33,12 @@ def test_shifted_gaussians_stay_below(shift):
     assert ndtr(-shift / 2) >= error_bound(divergence) - 1e-15
 
 
+@pytest.mark.parametrize("sum_kl", [99.0, 101.0, 1e8, 1e160, 1e308, math.inf])
+def test_large_divergences_promise_nothing(sum_kl):
+    assert leak_auc_bound(sum_kl) == pytest.approx(1.0, abs=1e-15)
+    assert 0.0 <= error_bound(sum_kl) < 1e-15
+
+
 def test_borders():
     assert leak_auc_bound(0.0) == 0.5
     assert leak_auc_bound(math.inf) == 1.0

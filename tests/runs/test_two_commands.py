@@ -284,6 +284,26 @@ BAD_FILES = {
         ),
         ["'x0'"],
     ),
+    "a NaN that nobody declared": (
+        lambda p: p.write_table(
+            "label", ["id", "y", "x0"], table=[{**p.rows[0], "x0": "NaN"}, *p.rows[1:]]
+        ),
+        ["'x0'", "missing"],
+    ),
+    "text in a numeric column": (
+        lambda p: (
+            p.own["label"].update(numeric='["x0"]'),
+            p.write_configurations(),
+            p.write_table(
+                "label", ["id", "y", "x0"], table=[{**p.rows[0], "x0": "lots"}, *p.rows[1:]]
+            ),
+        ),
+        ["'x0'", "'lots'", "line 2"],
+    ),
+    "wrong delimiter": (
+        lambda p: (p.own["label"].update(delimiter='";"'), p.write_configurations()),
+        ["delimiter"],
+    ),
     "bad encoding": (
         lambda p: (p.folder / "label/table.csv").write_bytes(b"id,y,x0\n1,0,\xff\xfe\n"),
         ["utf-8"],

@@ -142,6 +142,10 @@ def sum_kl_for_error(min_error: float) -> float:
     return 2 * advantage * math.log1p(advantage / min_error)
 
 
+_SATURATED = 100.0
+"""Beyond this, tanh(z / 2) is 1 to the last digit, and z equals the divergence."""
+
+
 def _checked(sum_kl: float) -> float:
     """Require a number of at least 0; infinity is allowed."""
     if not sum_kl >= 0:
@@ -151,7 +155,7 @@ def _checked(sum_kl: float) -> float:
 
 def _log_odds_for(divergence: float) -> float:
     """Solve z tanh(z/2) = divergence for z >= 0, by Newton from above (the left side is convex)."""
-    if divergence == 0 or math.isinf(divergence):
+    if divergence == 0 or divergence > _SATURATED:
         return divergence
     # z tanh(z/2) lies between z - 1 and z**2 / 2, and above z**2 / (2 + z).
     log_odds = (divergence + math.sqrt(divergence * (divergence + 8))) / 2
