@@ -20,6 +20,7 @@ from cutlayer.cli.party_commands import (
     predict,
 )
 from cutlayer.cli.progress import ComparisonProgress
+from cutlayer.cli.tradeoff_command import tradeoff
 from cutlayer.errors import ConfigurationError, CutlayerError, DataError, PeerEndedError
 from cutlayer.experiments.comparison import pending, run_comparison, training_records
 from cutlayer.experiments.findings_of_run import findings_of_run
@@ -40,6 +41,7 @@ app.command("label-party", context_settings=PASS_ON)(label_party)
 app.command("non-label-party", context_settings=PASS_ON)(non_label_party)
 app.command("predict", context_settings=PASS_ON)(predict)
 app.command("init-config")(init_config)
+app.command("tradeoff", context_settings=PASS_ON)(tradeoff)
 
 Data = Annotated[str, typer.Option(help="caravan, breast-cancer or synthetic-ctr.")]
 Protections = Annotated[

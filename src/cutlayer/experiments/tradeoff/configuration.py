@@ -1,0 +1,224 @@
+"""The configuration of a sweep, in TOML: data, model, grid and how to measure."""
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from cutlayer.data import DATASETS
+from cutlayer.errors import ConfigurationError, CutlayerError, DataError
+from cutlayer.experiments.tradeoff.grid import Run, protection_of, specs_of
+from cutlayer.experiments.tradeoff.table_keys import TableKeys
+
+CONFIGURATION_FILE = "configuration.json"
+_SOURCES = ("data", "images", "prepared", "label_party and non_label_party")
+_MAY_CHANGE = {"protections", "seeds", "workers", "keep_transcripts", "published"}
+
+
+class TradeoffConfiguration(BaseModel):
+    """Everything that decides what a sweep does. Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data: str | None = None
+    """A bundled data set."""
+    options: dict[str, int | float] = {}
+    """Its options, such as ``rows`` of synthetic-ctr."""
+    label_party: TableKeys | None = None
+    non_label_party: TableKeys | None = None
+    prepared: Path | None = None
+    """A folder that ``cutlayer prepare`` made."""
+    images: Path | None = None
+    """Images at the non-label party, labels at the label party: ``.npz`` or ``.parquet``."""
+    image_side: int | None = Field(default=None, ge=4)
+    """Images are resized to squares of this side."""
+    rows: int | float | None = Field(default=None, gt=0)
+    """How many records take part: a share up to 1.0, or a whole number. All by default."""
+    test_share: float = Field(default=0.2, gt=0, lt=1)
+
+    model: Literal["mlp", "wide_deep", "cnn", "paper"] = "mlp"
+    """``paper``: the sizes of Li et al.; a CNN for images, else Wide & Deep."""
+    cut_width: int = Field(default=32, ge=2)
+    """Without meaning for a CNN, whose blocks decide it."""
+    hidden: tuple[int, ...] = (64,)
+    """Hidden layers of each half; of a CNN, after its last block."""
+    channels: int = Field(default=16, ge=1)
+    blocks: tuple[int, int] = (3, 1)
+    """Convolution blocks of the two halves of a CNN."""
+    epochs: int = Field(default=5, ge=1)
+    batch_size: int = Field(default=512, ge=2)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    weight_decay: float = Field(default=0.0, ge=0)
+
+    seeds: tuple[int, ...] = Field(default=(0, 1, 2), min_length=1)
+    protections: tuple[str, ...] = Field(min_length=1)
+    """Texts such as ``marvell:s=[0.1,1,4]``."""
+    audit_every: int = Field(default=1, ge=1)
+    """Record and attack every so many batches."""
+    keep_transcripts: bool = False
+    paper_protocol: bool = False
+    """Measure and protect as the authors' code does, its flaws included."""
+    published: Literal["criteo", "avazu", "isic"] | None = None
+    """Which of the paper's data sets this is; its points are then drawn beside ours."""
+    workers: int = Field(default=1, ge=1)
+    """Processes, each with one thread for computing."""
+
+    @property
+    def title(self) -> str:
+        """The data set's name, for reports."""
+        if self.data is not None:
+            return self.data
+        if self.label_party is not None:
+            return self.label_party.file.name.partition(".")[0]
+        named = self.images or self.prepared
+        return named.name.partition(".")[0] if named else "data"
+
+    @property
+    def runs(self) -> list[Run]:
+        """Every training: all protections with the first seed, then with the next one."""
+        return [Run(spec, seed) for seed in self.seeds for spec in specs_of(self.protections)]
+
+    @property
+    def grouped(self) -> bool:
+        """Whether records of one group stay together in the split."""
+        return self.label_party is not None and self.label_party.group is not None
+
+    @property
+    def fixed(self) -> dict[str, object]:
+        """What must not change when a sweep is gone on with; the grid itself may grow."""
+        return self.model_dump(mode="json", exclude=_MAY_CHANGE)
+
+
+def read_tradeoff(path: Path, overrides: Mapping[str, str] | None = None) -> TradeoffConfiguration:
+    """Read a TOML file, put the command line's values over it, and check everything.
+
+    Raises:
+        ConfigurationError: the file is missing or no TOML, a key is unknown or missing, or a value
+            breaks its rule.
+    """
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigurationError(f"There is no configuration {path}.") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"{path} is no TOML file ({error}).") from error
+    settings |= {key: _value(text) for key, text in (overrides or {}).items()}
+    try:
+        return checked(settings)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+
+
+def checked(settings: Mapping[str, object]) -> TradeoffConfiguration:
+    """A configuration from keys and values, each protection tried.
+
+    Raises:
+        ConfigurationError: a rule is broken; names key, rule and value.
+    """
+    try:
+        configuration = TradeoffConfiguration.model_validate(settings)
+    except ValidationError as error:
+        raise ConfigurationError(_first_problem(error)) from error
+    _check_source(configuration)
+    for key in ("seeds", "runs"):
+        values = list(getattr(configuration, key))
+        if len(set(values)) < len(values):
+            raise ConfigurationError(f"{key}: a value is named twice.")
+    for run in configuration.runs:
+        protection_of(
+            run.spec, epochs=configuration.epochs, paper_protocol=configuration.paper_protocol
+        )
+    return configuration
+
+
+def keep_configuration(configuration: TradeoffConfiguration, folder: Path) -> None:
+    """Write the configuration into the sweep's folder; a sweep there must have the same data.
+
+    The grid may have grown since, and the number of workers may differ.
+
+    Raises:
+        ConfigurationError: the folder holds something else.
+    """
+    path = folder / CONFIGURATION_FILE
+    if path.exists():
+        if read_kept(folder).fixed != configuration.fixed:
+            raise ConfigurationError(
+                f"--out: {folder} holds a sweep with other settings. Choose another folder; only "
+                f"{', '.join(sorted(_MAY_CHANGE))} may change."
+            )
+    elif folder.exists() and any(folder.iterdir()):
+        raise ConfigurationError(
+            f"--out: {folder} is not empty and holds no sweep. Choose another folder."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(configuration.model_dump_json(indent=1), encoding="utf-8")
+    partial.replace(path)
+
+
+def read_kept(folder: Path) -> TradeoffConfiguration:
+    """The configuration of a sweep's folder.
+
+    Raises:
+        DataError: it is missing or damaged.
+    """
+    path = folder / CONFIGURATION_FILE
+    try:
+        return TradeoffConfiguration.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError, CutlayerError) as error:
+        raise DataError(f"{path} is missing or damaged ({error}). Start the sweep anew.") from error
+
+
+def _check_source(configuration: TradeoffConfiguration) -> None:
+    """One source of data, and a model that can take it."""
+    c = configuration
+    tables = (c.label_party is not None) + (c.non_label_party is not None)
+    named = [c.data is not None, c.images is not None, c.prepared is not None, tables == 2]
+    if sum(named) != 1 or tables == 1:
+        raise ConfigurationError(f"Name one source of data: {', or '.join(_SOURCES)}.")
+    if c.data is not None:
+        known = DATASETS[c.data]
+        try:
+            known(**c.options)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(f"options: {c.data} refuses them ({error}).") from error
+    elif c.options:
+        raise ConfigurationError("options are for a bundled data set; name one as data.")
+    for table in filter(None, (c.label_party, c.non_label_party)):
+        table.table_file()
+    if c.label_party is not None and c.label_party.label is None:
+        raise ConfigurationError("label_party: the key 'label' is missing.")
+    if c.non_label_party is not None and c.non_label_party.label is not None:
+        raise ConfigurationError("non_label_party: only the label party has a label.")
+    if c.images is None and c.image_side is not None:
+        raise ConfigurationError("image_side is for images.")
+    if c.model == "cnn" and c.images is None and c.prepared is None:
+        raise ConfigurationError("model: cnn is for images. Use mlp, wide_deep or paper.")
+    if c.model in ("mlp", "wide_deep") and c.images is not None:
+        raise ConfigurationError(f"model: {c.model} is for tables. Use cnn or paper for images.")
+    if isinstance(c.rows, float) and c.rows > 1:
+        raise ConfigurationError(f"rows: a share is at most 1.0, got {c.rows}.")
+
+
+def _value(text: str) -> object:
+    """A command line's text as TOML where it is that, else as it stands."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _first_problem(error: ValidationError) -> str:
+    """The first rule that is broken, with key, rule and fix."""
+    problem = error.errors()[0]
+    key = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        known = list(TradeoffConfiguration.model_fields) + list(TableKeys.model_fields)
+        near = difflib.get_close_matches(str(problem["loc"][-1]), known, n=3) or known
+        return f"unknown key {key!r}. Did you mean {' or '.join(near)}?"
+    if problem["type"] == "missing":
+        return f"the key {key!r} is missing."
+    return f"{key}: {problem['msg']}, got {problem['input']!r}."

@@ -1,0 +1,116 @@
+"""The page of a sweep: warnings, claims, tables and figures in one HTML file."""
+
+from importlib.metadata import version
+from pathlib import Path
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+from cutlayer.experiments.tradeoff.claims import claims_of
+from cutlayer.experiments.tradeoff.clear_wide_logit import WARNING
+from cutlayer.experiments.tradeoff.drawing import Drawing
+from cutlayer.experiments.tradeoff.run_figures import run_drawings
+from cutlayer.experiments.tradeoff.summary import WORST, Estimate, Summary
+from cutlayer.experiments.tradeoff.tables import write_tables
+from cutlayer.experiments.tradeoff.utility_curves import STATISTIC_NAMES, utility_drawings
+from cutlayer.reports.wording import printable
+
+PAGE_FILE, FIGURES = "report.html", "figures"
+SHOWN_ATTACKS = ("norm", "cosine", "tail_energy", "first_component", "majority_count", WORST)
+
+PROTOCOL_WARNING = (
+    "Measured as the paper's code does: the known positive's row stays in the leak AUC, the "
+    "headline is the 95th percentile over batches, Marvell takes its statistics from each batch "
+    "alone. Such numbers compare with the paper; they are no statement on a real training."
+)
+SIMULATION_WARNING = "A simulation in one process with repeatable noise: it protects nothing."
+
+
+def write_report(summary: Summary, folder: Path) -> Path:
+    """Write tables, figures and the page into the sweep's folder.
+
+    Args:
+        summary: of the sweep.
+        folder: of the sweep; old files are replaced.
+
+    Returns:
+        The page.
+
+    Raises:
+        DataError: a file of a run is damaged.
+    """
+    write_tables(summary, folder)
+    drawings = drawings_of(summary, folder)
+    (folder / FIGURES).mkdir(exist_ok=True)
+    for drawing in drawings:
+        drawing.save(folder / FIGURES)
+    page = folder / PAGE_FILE
+    partial = page.with_suffix(".partial")
+    partial.write_text(render_page(summary, drawings), encoding="utf-8")
+    partial.replace(page)
+    return page
+
+
+def drawings_of(summary: Summary, folder: Path) -> list[Drawing]:
+    """Every figure for which there are results."""
+    if not summary.points:
+        return []
+    return [*utility_drawings(summary), *run_drawings(summary, folder)]
+
+
+def warnings_of(summary: Summary) -> list[str]:
+    """What a reader must know before any number."""
+    warnings = [SIMULATION_WARNING]
+    configuration = summary.configuration
+    if configuration.paper_protocol:
+        warnings.append(PROTOCOL_WARNING)
+        tables = configuration.images is None
+        if configuration.model == "wide_deep" or (configuration.model == "paper" and tables):
+            warnings.append(WARNING)
+    if summary.failures:
+        warnings.append(f"{len(summary.failures)} of {summary.runs} runs failed; see below.")
+    left = summary.runs - summary.done - len(summary.failures)
+    if left:
+        warnings.append(f"{left} of {summary.runs} runs are not done yet.")
+    return warnings
+
+
+def render_page(summary: Summary, drawings: list[Drawing]) -> str:
+    """The page as text."""
+    loaders = [
+        PackageLoader("cutlayer.experiments.tradeoff", "."),
+        PackageLoader("cutlayer.reports", "."),  # the style sheet
+    ]
+    environment = Environment(
+        loader=ChoiceLoader(loaders),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"estimate": estimate_text, "printable": printable}
+    settings = summary.configuration.model_dump(mode="json", exclude_none=True)
+    return environment.get_template("tradeoff.html.jinja").render(
+        summary=summary,
+        title=summary.configuration.title,
+        warnings=warnings_of(summary),
+        claims=claims_of(summary),
+        attacks=SHOWN_ATTACKS,
+        statistics=(summary.headline, "all_releases"),
+        statistic_names=STATISTIC_NAMES,
+        drawings=drawings,
+        settings=settings,
+        version=version("cutlayer"),
+    )
+
+
+def estimate_text(estimate: Estimate | None) -> str:
+    """Mean and half its 95 % interval; a dash where nothing was measured.
+
+    >>> estimate_text(Estimate(0.75, 0.7, 0.8, 3))
+    '0.750 ± 0.050'
+    """
+    if estimate is None:
+        return "–"
+    if estimate.high is None:
+        return f"{estimate.mean:.3f}"
+    return f"{estimate.mean:.3f} ± {estimate.high - estimate.mean:.3f}"

@@ -1,0 +1,61 @@
+"""The records of a sweep: both parties' halves, read once in each process."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import torch
+
+from cutlayer.data import DATASETS, LABEL_PARTY, NON_LABEL_PARTY
+from cutlayer.data.tensor_records import Records
+from cutlayer.errors import ConfigurationError
+from cutlayer.experiments.tradeoff.configuration import TradeoffConfiguration
+from cutlayer.experiments.tradeoff.image_file import read_images
+
+_ROWS_SEED = 0
+"""Which records take part does not depend on a run's seed: all runs have the same data."""
+
+
+def records_of(configuration: TradeoffConfiguration) -> tuple[Records, Records]:
+    """The label party's and the non-label party's records.
+
+    Raises:
+        DataError: a file is missing or damaged.
+        ConfigurationError: more rows are asked for than there are.
+    """
+    return _read(configuration.model_dump_json())
+
+
+@lru_cache(maxsize=1)
+def _read(settings: str) -> tuple[Records, Records]:
+    """Read, and keep for the next run of this process."""
+    configuration = TradeoffConfiguration.model_validate_json(settings)
+    label, non_label = _whole(configuration)
+    if configuration.rows is None:
+        return label, non_label
+    ids = _chosen(sorted(set(label.ids) & set(non_label.ids)), configuration.rows)
+    return label.ordered_by(ids), non_label.ordered_by(ids)
+
+
+def _whole(configuration: TradeoffConfiguration) -> tuple[Records, Records]:
+    """All records of the source."""
+    if configuration.data is not None:
+        known = DATASETS[configuration.data](**configuration.options)
+        return known.label_party_table(), known.non_label_party_table()
+    if configuration.images is not None:
+        return read_images(configuration.images, configuration.image_side)
+    tables = configuration.label_party, configuration.non_label_party
+    if tables[0] is None or tables[1] is None:
+        raise ConfigurationError("Name both tables: label_party and non_label_party.")
+    return (
+        tables[0].table_file().read(LABEL_PARTY).table,
+        tables[1].table_file().read(NON_LABEL_PARTY).table,
+    )
+
+
+def _chosen(ids: Sequence[str], rows: int | float) -> list[str]:
+    """So many ids, drawn alike in every process."""
+    count = round(rows * len(ids)) if isinstance(rows, float) else rows
+    if not 2 <= count <= len(ids):
+        raise ConfigurationError(f"rows: 2 to {len(ids)} records can take part, got {count}.")
+    generator = torch.Generator().manual_seed(_ROWS_SEED)
+    return [ids[row] for row in torch.randperm(len(ids), generator=generator)[:count].tolist()]

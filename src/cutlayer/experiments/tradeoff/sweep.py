@@ -1,0 +1,129 @@
+"""The sweep: every run of the grid that has no result yet, on a pool of processes."""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+import torch
+
+from cutlayer.errors import CutlayerError
+from cutlayer.experiments.tradeoff.configuration import TradeoffConfiguration, keep_configuration
+from cutlayer.experiments.tradeoff.grid import Run
+from cutlayer.experiments.tradeoff.result import (
+    FAILURE_FILE,
+    Failure,
+    run_folder,
+    state_of,
+    write_record,
+)
+from cutlayer.experiments.tradeoff.training import run_and_keep
+
+_LOOK_SECONDS = 1.0
+
+OnLook = Callable[[], None]
+"""Called every second or so, and after each run: for a display."""
+
+
+def runs_left(
+    configuration: TradeoffConfiguration, folder: Path, *, retry_failed: bool = False
+) -> list[Run]:
+    """The runs that have no result. A failed run stays failed, unless it is to be tried again."""
+    ended = {"done"} if retry_failed else {"done", "failed"}
+    return [run for run in configuration.runs if state_of(folder, run) not in ended]
+
+
+def run_sweep(
+    configuration: TradeoffConfiguration,
+    folder: Path,
+    on_look: OnLook,
+    *,
+    retry_failed: bool = False,
+) -> None:
+    """Do what is left of the grid. A run that was interrupted is done anew; ended ones stay.
+
+    A run that fails keeps its error in ``failure.json``, and the others go on. Where a process
+    dies, the runs in flight are tried again one by one, and the one that dies alone has failed.
+
+    Args:
+        configuration: of the sweep.
+        folder: new or empty, or the folder of this sweep.
+        on_look: called now and then.
+        retry_failed: do failed runs again.
+
+    Raises:
+        ConfigurationError: the folder holds something else.
+        CutlayerError: processes cannot be started.
+    """
+    keep_configuration(configuration, folder)
+    waiting = runs_left(configuration, folder, retry_failed=retry_failed)
+    for run in waiting:
+        _forget(run_folder(folder, run))
+    while waiting:
+        broken = _on_pool(configuration, waiting, folder, on_look, configuration.workers)
+        in_flight = [run for run in waiting if state_of(folder, run) == "running"]
+        if broken and not in_flight:
+            raise CutlayerError("A process of the sweep ended before it began a run.")
+        for run in in_flight if broken else ():
+            if _on_pool(configuration, [run], folder, on_look, 1):
+                text = "Its process died: it was killed, or the machine ran out of memory."
+                failure = Failure(spec=run.spec, seed=run.seed, error=text)
+                write_record(failure, run_folder(folder, run) / FAILURE_FILE)
+        waiting = [run for run in waiting if state_of(folder, run) in ("waiting", "running")]
+    on_look()
+
+
+def _on_pool(
+    configuration: TradeoffConfiguration,
+    runs: Sequence[Run],
+    folder: Path,
+    on_look: OnLook,
+    workers: int,
+) -> bool:
+    """Do these runs; whether a process died on the way."""
+    # Not forked: a copy of a process with torch's threads may hang.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(min(workers, len(runs)), context, initializer=_begin_worker)
+    try:
+        left = {
+            pool.submit(run_and_keep, configuration, run, run_folder(folder, run)) for run in runs
+        }
+        while left:
+            done, left = wait(left, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
+            for future in done:
+                future.result()
+            on_look()
+    except BrokenProcessPool:
+        return True
+    except BaseException:
+        for child in multiprocessing.active_children():
+            child.kill()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+    return False
+
+
+def _begin_worker() -> None:
+    """One thread for computing; an end with the parent's; Ctrl-C is the parent's affair."""
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would go on and write beside the sweep that follows."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _forget(folder: Path) -> None:
+    """Take the marks of an earlier attempt away, so that the run reads as waiting."""
+    shutil.rmtree(folder, ignore_errors=True)

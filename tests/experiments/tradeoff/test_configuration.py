@@ -1,0 +1,121 @@
+import pytest
+
+from cutlayer.cli import main
+from cutlayer.errors import ConfigurationError
+from cutlayer.experiments.tradeoff.configuration import checked, keep_configuration, read_tradeoff
+from cutlayer.experiments.tradeoff.grid import expanded, protection_of, specs_of
+from cutlayer.experiments.tradeoff.table_keys import TableKeys
+from cutlayer.runs.configuration import LabelConfiguration
+
+GOOD = {"data": "breast-cancer", "protections": ["no_noise", "isotropic:t=[0.25,25]"]}
+TABLE = {"file": "a.csv", "id": "id"}
+
+
+def test_a_table_has_the_keys_of_a_party_configuration():
+    # A party's file description can be copied into a sweep, key by key.
+    assert set(TableKeys.model_fields) <= set(LabelConfiguration.model_fields)
+    for name, field in TableKeys.model_fields.items():
+        theirs = LabelConfiguration.model_fields[name]
+        assert name == "label" or field.default == theirs.default, name
+
+
+def test_lists_make_one_protection_for_each_combination():
+    assert specs_of(["no_noise", "a:x=[1, 2],y=[3,4]"]) == [
+        "no_noise",
+        "a:x=1,y=3",
+        "a:x=1,y=4",
+        "a:x=2,y=3",
+        "a:x=2,y=4",
+    ]
+    assert expanded("marvell:s=4") == ["marvell:s=4"]
+
+
+def test_every_run_has_a_folder_of_its_own_name():
+    runs = checked({**GOOD, "seeds": [0, 7]}).runs
+    assert [run.name for run in runs] == [
+        "no_noise-seed-0",
+        "isotropic-t-0.25-seed-0",
+        "isotropic-t-25-seed-0",
+        "no_noise-seed-7",
+        "isotropic-t-0.25-seed-7",
+        "isotropic-t-25-seed-7",
+    ]
+
+
+def test_the_paper_takes_marvells_statistics_from_the_batch():
+    assert "batch" not in repr(protection_of("marvell:s=4", epochs=1, paper_protocol=False))
+    assert "statistics='batch'" in repr(protection_of("marvell:s=4", epochs=1, paper_protocol=True))
+    told = protection_of("marvell:s=4,statistics=averaged", epochs=1, paper_protocol=True)
+    assert "statistics='averaged'" in repr(told)
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"data": None}, "Name one source"),
+        ({"data": "cencus"}, "No data set"),
+        ({"images": "x.npz"}, "Name one source"),
+        ({"data": None, "label_party": {**TABLE, "label": "y"}}, "Name one source"),
+        ({"protections": []}, "protections"),
+        ({"protections": ["no_nois"]}, "No protection"),
+        ({"protections": ["isotropic:t=[]"]}, "empty"),
+        ({"protections": ["no_noise", "no_noise"]}, "twice"),
+        ({"protections": ["isotropic:q=1"]}, "Settings"),
+        ({"seeds": [1, 1]}, "twice"),
+        ({"seeds": []}, "seeds"),
+        ({"epochs": 0}, "epochs"),
+        ({"rows": 1.5}, "share"),
+        ({"rows": 0}, "rows"),
+        ({"model": "cnn"}, "cnn is for images"),
+        ({"image_side": 32}, "image_side"),
+        ({"options": {"rows": 100}}, "options"),
+        ({"workers": 0}, "workers"),
+        ({"epoch": 5}, "epochs"),
+        (
+            {
+                "data": None,
+                "label_party": TABLE,
+                "non_label_party": TABLE,
+            },
+            "'label' is missing",
+        ),
+    ],
+)
+def test_a_broken_rule_is_named(change, part):
+    settings = {key: value for key, value in {**GOOD, **change}.items() if value is not None}
+    with pytest.raises(ConfigurationError, match=part):
+        checked(settings)
+
+
+@pytest.mark.parametrize("text", ["data = 'breast-cancer'", "no toml", "data = 'x'\nq = 1"])
+def test_a_wrong_file_ends_the_command_with_2_and_writes_nothing(tmp_path, monkeypatch, text):
+    config = tmp_path / "wrong.toml"
+    config.write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["cutlayer", "tradeoff", str(config)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["wrong.toml"]
+
+
+def test_the_command_line_goes_over_the_file(tmp_path):
+    path = tmp_path / "sweep.toml"
+    path.write_text('data = "breast-cancer"\nprotections = ["no_noise"]\n')
+    configuration = read_tradeoff(
+        path, {"epochs": "7", "seeds": "[3, 4]", "rows": "0.5", "model": "wide_deep"}
+    )
+    assert (configuration.epochs, configuration.seeds) == (7, (3, 4))
+    assert (configuration.rows, configuration.model) == (0.5, "wide_deep")
+
+
+def test_a_folder_takes_a_larger_grid_but_no_other_settings(tmp_path):
+    keep_configuration(checked(GOOD), tmp_path / "sweep")
+    grown = {**GOOD, "protections": [*GOOD["protections"], "max_norm"], "seeds": [0], "workers": 2}
+    keep_configuration(checked(grown), tmp_path / "sweep")
+    with pytest.raises(ConfigurationError, match="other settings"):
+        keep_configuration(checked({**GOOD, "epochs": 9}), tmp_path / "sweep")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("")
+    with pytest.raises(ConfigurationError, match="holds no sweep"):
+        keep_configuration(checked(GOOD), tmp_path / "other")

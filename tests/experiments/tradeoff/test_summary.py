@@ -1,0 +1,140 @@
+import csv
+import json
+import math
+
+import pytest
+from scipy.stats import t as student
+
+from cutlayer.experiments.tradeoff.claims import claims_of
+from cutlayer.experiments.tradeoff.published import published_points
+from cutlayer.experiments.tradeoff.result import FAILURE_FILE, Failure, write_record
+from cutlayer.experiments.tradeoff.summary import WORST, Summary, estimate, summarise
+from cutlayer.experiments.tradeoff.tables import write_tables
+from cutlayer.experiments.tradeoff.utility_curves import series_of
+
+
+def results(folder, spec):
+    """What is on disk, by another route than the summary's."""
+    files = sorted((folder / "runs").glob("*/result.json"))
+    found = [json.loads(file.read_text()) for file in files]
+    return [result for result in found if result["spec"] == spec]
+
+
+def mean_by_hand(values):
+    return math.fsum(values) / len(values)
+
+
+@pytest.mark.parametrize("spec", ["no_noise", "isotropic:t=25", "marvell:s=0.1"])
+@pytest.mark.parametrize("layer", ["cut", "first"])
+@pytest.mark.parametrize("statistic", ["median", "p95", "all_releases"])
+def test_numbers_are_those_of_the_results(done_sweep, spec, layer, statistic):
+    configuration, folder = done_sweep
+    point = next(p for p in summarise(configuration, folder).points if p.spec == spec)
+    found = results(folder, spec)
+    assert len(found) == 2
+    by_seed = [
+        {a["attack"]: a[statistic] for a in result["attacks"] if a["layer"] == layer}
+        for result in found
+    ]
+    for attack in ("norm", "cosine", "tail_energy"):
+        expected = mean_by_hand([leaks[attack] for leaks in by_seed])
+        assert point.leak(attack, layer, statistic).mean == pytest.approx(expected)
+    worst = mean_by_hand([max(leaks.values()) for leaks in by_seed])
+    assert point.leak(WORST, layer, statistic).mean == pytest.approx(worst)
+    aucs = [result["test_auc"] for result in found]
+    assert point.quality("test_auc").mean == pytest.approx(mean_by_hand(aucs))
+
+
+def test_the_interval_of_two_values():
+    # The standard error of two values is half their distance; t(.975) at one degree is 12.706.
+    found = estimate([0.6, 0.7])
+    assert found.high - found.mean == pytest.approx(0.05 * student.ppf(0.975, 1))
+    assert found.mean - found.low == pytest.approx(0.6353, abs=1e-4)
+    assert estimate([0.6]).low is None
+
+
+def test_the_tables_hold_the_same_numbers(done_sweep, tmp_path):
+    configuration, folder = done_sweep
+    write_tables(summarise(configuration, folder), tmp_path)
+    with (tmp_path / "runs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(configuration.runs)
+    for row in rows:
+        spec = row["protection"] + ("" if row["strength"] == "-" else ":" + row["strength"])
+        result = next(r for r in results(folder, spec) if r["seed"] == int(row["seed"]))
+        assert float(row["test_loss"]) == result["test_loss"]
+        cosine = next(
+            a for a in result["attacks"] if a["attack"] == "cosine" and a["layer"] == "first"
+        )
+        assert float(row["cosine_first_p95"]) == cosine["p95"]
+    with (tmp_path / "summary.csv").open() as file:
+        summary = list(csv.DictReader(file))
+    line = next(
+        r
+        for r in summary
+        if (r["strength"], r["attack"], r["layer"], r["statistic"]) == ("s=4", "norm", "cut", "p95")
+    )
+    expected = [
+        next(a["p95"] for a in r["attacks"] if a["attack"] == "norm" and a["layer"] == "cut")
+        for r in results(folder, "marvell:s=4")
+    ]
+    assert float(line["mean"]) == pytest.approx(mean_by_hand(expected))
+    assert line["seeds"] == "2"
+
+
+def test_strengths_stand_in_the_order_of_their_noise(done_sweep):
+    configuration, folder = done_sweep
+    summary = summarise(configuration, folder)
+    found = {s.protection: s for s in series_of(summary, "cosine", "cut", "median", "test_auc")}
+    assert list(found) == ["no_noise", "isotropic", "max_norm", "marvell"]
+    assert found["isotropic"].labels == ("t=0.25", "t=25")
+    assert found["marvell"].labels == ("s=0.1", "s=4")
+    expected = mean_by_hand([r["test_auc"] for r in results(folder, "marvell:s=4")])
+    assert found["marvell"].quality[1].mean == pytest.approx(expected)
+
+
+def test_claims_say_what_was_measured_and_what_not(done_sweep):
+    configuration, folder = done_sweep
+    summary = summarise(configuration, folder)
+    by_claim = {claim.claim.partition(":")[0]: claim for claim in claims_of(summary)}
+    assert len(claims_of(summary)) == 5
+    cosine = [
+        mean_by_hand(
+            [
+                next(
+                    a["median"]
+                    for a in r["attacks"]
+                    if a["attack"] == "cosine" and a["layer"] == "cut"
+                )
+                for r in results(folder, f"marvell:s={s}")
+            ]
+        )
+        for s in ("0.1", "4")
+    ]
+    text = next(c.measured for c in claims_of(summary) if "from .1 to 4" in c.claim)
+    assert text == f"s = .1: {cosine[0]:.3f}; s = 4: {cosine[1]:.3f}"
+    assert by_claim["isotropic with large noise"].verdict == "not measured"  # no images
+    nothing = Summary(configuration, (), (), 0)
+    assert {claim.verdict for claim in claims_of(nothing)} == {"not measured"}
+
+
+def test_a_failure_is_part_of_the_summary(done_sweep, tmp_path):
+    configuration, _ = done_sweep
+    run = configuration.runs[3]
+    own = tmp_path / "runs" / run.name
+    own.mkdir(parents=True)
+    write_record(Failure(spec=run.spec, seed=0, error="ValueError: no"), own / FAILURE_FILE)
+    summary = summarise(configuration, tmp_path)
+    assert [failure.error for failure in summary.failures] == ["ValueError: no"]
+    write_tables(summary, tmp_path)
+    assert "ValueError: no" in (tmp_path / "runs.csv").read_text()
+
+
+def test_the_published_points_are_the_papers():
+    # Read off shared/facts by eye: Criteo's no_noise, and isotropic ratio r as t = r * r.
+    points = published_points("criteo")
+    assert len(points) == 40
+    bare = next(point for point in points if point.protection == "no_noise")
+    assert (bare.test_auc, bare.norm_p95, bare.cosine_p95) == (0.78095, 0.951, 1.0)
+    largest = max(p.strength for p in points if p.protection == "isotropic")
+    assert largest == 25.0**2
