@@ -1,0 +1,271 @@
+"""The commands that turn raw data as downloaded into shards: prepare criteo, avazu, isic, table."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, cast
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from cutlayer.data.column_choice import ROW_NUMBER
+from cutlayer.data.preparation import (
+    AVAZU_CUT,
+    CRITEO_CUT,
+    ImageOptions,
+    Prepared,
+    RawTable,
+    SplitOptions,
+    TableColumns,
+    TableOptions,
+    avazu,
+    criteo,
+    prepare_images,
+    prepare_table,
+    raw_images,
+    table,
+)
+from cutlayer.data.preparation.options import Numbers, Vocabulary
+from cutlayer.data.prepared import PreparedData
+
+prepare_app = typer.Typer(
+    help="Turn raw data as downloaded into one folder of shards for each party.",
+    no_args_is_help=True,
+)
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="As downloaded; plain or gzip.")]
+Out = Annotated[Path, typer.Option(help="Folder to make. The same command goes on if killed.")]
+LabelParty = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--label-party",
+        help="Features of the label party, as a name or shell pattern; repeat for several. "
+        "'' for none.",
+    ),
+]
+NumbersKind = Annotated[
+    str, typer.Option("--numbers", help="min-max, log or as-is; a missing number is 0.")
+]
+VocabularyKind = Annotated[
+    str, typer.Option("--vocabulary", help="exact, or hashed without a look at the values.")
+]
+MinCount = Annotated[int, typer.Option(help="Rarer values of training rows share one code.")]
+HashBits = Annotated[int, typer.Option(help="A hashed column has 2 to this power codes.")]
+Validation = Annotated[float, typer.Option(help="Share of the records that validate.")]
+Test = Annotated[float, typer.Option(help="Share of the records that test.")]
+Folds = Annotated[
+    int | None, typer.Option(help="In place of shares: so many parts, of which one tests.")
+]
+TestFold = Annotated[int, typer.Option(help="The fold that tests, from 0.")]
+Seed = Annotated[int, typer.Option(help="Of the split, and of which images are kept.")]
+MaxRejects = Annotated[float, typer.Option(help="Largest share of dirty rows to go on with.")]
+
+_TABLE, _IMAGES, _SPLIT = TableOptions(), ImageOptions(), SplitOptions()
+
+
+@prepare_app.command("criteo")
+def prepare_criteo(
+    file: File,
+    out: Out = Path("criteo"),
+    label_party: LabelParty = None,
+    numbers: NumbersKind = _TABLE.numbers,
+    vocabulary: VocabularyKind = _TABLE.vocabulary,
+    min_count: MinCount = _TABLE.min_count,
+    hash_bits: HashBits = _TABLE.hash_bits,
+    validation: Validation = _SPLIT.validation,
+    test: Test = _SPLIT.test,
+    folds: Folds = None,
+    test_fold: TestFold = 0,
+    seed: Seed = 0,
+    max_rejects: MaxRejects = _TABLE.max_rejects,
+) -> None:
+    """Criteo's click log: tab-separated, no header, label, I1-I13, C1-C26."""
+    raw = criteo(file, CRITEO_CUT if label_party is None else label_party)
+    split = SplitOptions(seed, validation, test, folds, test_fold)
+    _prepare(raw, out, _options(numbers, vocabulary, min_count, hash_bits, split, max_rejects))
+
+
+@prepare_app.command("avazu")
+def prepare_avazu(
+    file: File,
+    out: Out = Path("avazu"),
+    label_party: LabelParty = None,
+    vocabulary: VocabularyKind = _TABLE.vocabulary,
+    min_count: MinCount = _TABLE.min_count,
+    hash_bits: HashBits = _TABLE.hash_bits,
+    validation: Validation = _SPLIT.validation,
+    test: Test = _SPLIT.test,
+    folds: Folds = None,
+    test_fold: TestFold = 0,
+    seed: Seed = 0,
+    max_rejects: MaxRejects = _TABLE.max_rejects,
+) -> None:
+    """Avazu's click log: CSV with a header of 24 columns, the label is click."""
+    raw = avazu(file, AVAZU_CUT if label_party is None else label_party)
+    split = SplitOptions(seed, validation, test, folds, test_fold)
+    _prepare(raw, out, _options("as-is", vocabulary, min_count, hash_bits, split, max_rejects))
+
+
+@prepare_app.command("table")
+def prepare_any_table(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV with a header, or Parquet.")],
+    label: Annotated[str, typer.Option(help="Column of the label.")],
+    out: Out = Path("table"),
+    id_column: Annotated[
+        str, typer.Option("--id", help="Column of ids. Default: number of the row.")
+    ] = ROW_NUMBER,
+    positive: Annotated[
+        str | None, typer.Option(help="The label's positive value; all others are negative.")
+    ] = None,
+    numeric: Annotated[list[str] | None, typer.Option(help="Columns of numbers.")] = None,
+    categorical: Annotated[list[str] | None, typer.Option(help="Columns of categories.")] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Columns to leave out.")] = None,
+    missing: Annotated[list[str] | None, typer.Option(help="Text that means missing.")] = None,
+    delimiter: Annotated[str | None, typer.Option(help="Default: found from the file.")] = None,
+    label_party: LabelParty = None,
+    numbers: NumbersKind = _TABLE.numbers,
+    vocabulary: VocabularyKind = _TABLE.vocabulary,
+    min_count: MinCount = _TABLE.min_count,
+    hash_bits: HashBits = _TABLE.hash_bits,
+    validation: Validation = _SPLIT.validation,
+    test: Test = _SPLIT.test,
+    folds: Folds = None,
+    test_fold: TestFold = 0,
+    seed: Seed = 0,
+    max_rejects: MaxRejects = _TABLE.max_rejects,
+) -> None:
+    """Any other table, cut into the columns of two parties."""
+    columns = TableColumns(
+        label=label,
+        id=id_column,
+        positive=positive,
+        numeric=tuple(numeric or ()),
+        categorical=tuple(categorical or ()),
+        drop=tuple(drop or ()),
+        missing=tuple(missing or ()),
+        label_party=tuple(label_party or ()),
+        delimiter=delimiter,
+    )
+    split = SplitOptions(seed, validation, test, folds, test_fold)
+    options = _options(numbers, vocabulary, min_count, hash_bits, split, max_rejects)
+    with PreparationProgress(Console()) as progress:
+        raw = table(file, columns, progress)
+    _prepare(raw, out, options)
+
+
+@prepare_app.command("isic")
+def prepare_isic(
+    images: Annotated[
+        Path,
+        typer.Option(
+            help="Folder of IMAGE_NAME.jpg; or with train/benign and train/malignant; or a Parquet "
+            "file with JPEG bytes."
+        ),
+    ],
+    label_table: Annotated[
+        Path | None, typer.Option("--table", help="CSV with image_name and target.")
+    ] = None,
+    out: Out = Path("isic"),
+    size: Annotated[int, typer.Option(help="Height and width in pixels.")] = _IMAGES.size,
+    all_images: Annotated[
+        bool, typer.Option("--all", help="Keep all, not 9 negatives for each positive.")
+    ] = False,
+    validation: Validation = _SPLIT.validation,
+    test: Test = _SPLIT.test,
+    folds: Folds = None,
+    test_fold: TestFold = 0,
+    seed: Seed = 0,
+    max_rejects: MaxRejects = _IMAGES.max_rejects,
+) -> None:
+    """ISIC's skin images: the non-label party gets the images, the label party the labels."""
+    options = ImageOptions(
+        size=size,
+        negatives_per_positive=None if all_images else _IMAGES.negatives_per_positive,
+        split=SplitOptions(seed, validation, test, folds, test_fold),
+        max_rejects=max_rejects,
+    )
+    console = Console()
+    with PreparationProgress(console) as progress:
+        made = prepare_images(raw_images(images, label_table), out, options, progress)
+    _show(made, console)
+
+
+class PreparationProgress:
+    """One line for each stage: a bar, the rows so far, and rows a second."""
+
+    def __init__(self, console: Console) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[rows]}"),
+            TimeRemainingColumn(),
+            console=console,
+        )
+        self._tasks: dict[str, tuple[TaskID, int]] = {}
+
+    def __call__(self, stage: str, *, rows: int, done: int, total: int) -> None:
+        """Move the bar of this stage."""
+        if stage not in self._tasks:
+            self._tasks[stage] = self._progress.add_task(stage, total=total, rows=""), rows
+        task, first = self._tasks[stage]
+        elapsed = self._progress.tasks[self._progress.task_ids.index(task)].elapsed or 0.0
+        rate = f", {(rows - first) / elapsed:,.0f} rows/s" if elapsed > 0 and rows > first else ""
+        self._progress.update(task, completed=done, total=total, rows=f"{rows:,} rows{rate}")
+
+    def __enter__(self) -> "PreparationProgress":
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+
+def _options(
+    numbers: str,
+    vocabulary: str,
+    min_count: int,
+    hash_bits: int,
+    split: SplitOptions,
+    max_rejects: float,
+) -> TableOptions:
+    """The options of a table; they check themselves."""
+    return TableOptions(
+        numbers=cast(Numbers, numbers),
+        vocabulary=cast(Vocabulary, vocabulary),
+        min_count=min_count,
+        hash_bits=hash_bits,
+        split=split,
+        max_rejects=max_rejects,
+    )
+
+
+def _prepare(raw: RawTable, out: Path, options: TableOptions) -> None:
+    """Prepare a table and say what was made."""
+    console = Console()
+    with PreparationProgress(console) as progress:
+        made = prepare_table(raw, out, options, progress)
+    _show(made, console)
+
+
+def _show(made: Prepared, console: Console) -> None:
+    """What was made, and what was left out."""
+    console.print(f"{made.folder}: {PreparedData(made.folder).description}", soft_wrap=True)
+    if made.rejected:
+        console.print(
+            f"Left out: {made.rejected:,} dirty rows, listed in {made.folder / 'rejects.csv'}.",
+            style="yellow",
+            soft_wrap=True,
+        )

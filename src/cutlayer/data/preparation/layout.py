@@ -1,0 +1,203 @@
+"""The layout of a table: which column is what, and what a cell must look like."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cutlayer.data.preparation.rejects import Reject
+from cutlayer.data.preparation.row_source import RowBlock
+
+UNDERSTOOD: Final[Mapping[str, int]] = {
+    **dict.fromkeys(("1", "true", "yes"), 1),
+    **dict.fromkeys(("0", "false", "no"), 0),
+}
+"""Labels that need no explanation, in lower case."""
+
+WEEKDAY: Final = "weekday"
+HOUR_OF_DAY: Final = "hour"
+
+_LARGEST: Final = 1e37  # its square is a float64, and it is a float32
+_ID_DIGITS: Final = 10
+_HEXADECIMAL: Final = "^[0-9a-fA-F]{8}$"
+
+
+@dataclass(frozen=True)
+class TypedRows:
+    """Rows whose every cell is what it must be; entry ``j`` of each field is one row."""
+
+    ids: pl.Series
+    labels: pl.Series
+    """1 or 0, int8."""
+    numbers: NDArray[np.float64]
+    """Shape ``(rows, numbers)``; a missing number is 0."""
+    categories: tuple[pl.Series, ...]
+    """Texts, one Series for each column; null where missing."""
+    rejects: tuple[Reject, ...]
+    """Rows that are left out, those that the splitting set aside among them; by line."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Columns by what they are for.
+
+    ====================================  =======================================
+    in a row                              decision
+    ====================================  =======================================
+    id missing                            reject
+    label missing or of another value     reject, the value is not told
+    number missing                        0
+    number not finite, or beyond 1e37     reject
+    category missing                      a category like any other
+    ====================================  =======================================
+    """
+
+    names: tuple[str, ...]
+    """All columns of the file, in its order."""
+    id_column: str | None
+    """``None``: rows are called by their number in the file, 10 digits, from 0000000001."""
+    label_column: str
+    numbers: tuple[str, ...]
+    categories: tuple[str, ...]
+    """Names as in the output; :data:`WEEKDAY` and :data:`HOUR_OF_DAY` come from ``time_column``."""
+    label_values: Mapping[str, int] | None = None
+    """What a label may be, exactly; ``None``: :data:`UNDERSTOOD`, capital letters or not."""
+    positive: str | None = None
+    """The one value that is positive; every other one is then negative."""
+    whole: bool = False
+    """Whether numbers must be whole."""
+    hexadecimal: bool = False
+    """Whether categories must have 8 hexadecimal digits."""
+    time_column: str | None = None
+    """A column of YYMMDDHH."""
+    missing: tuple[str, ...] = ()
+    """Texts that mean "missing" in features, apart from empty cells."""
+    strip: bool = False
+    """Whether spaces around a cell are no part of it."""
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Numbers first, then categories."""
+        return self.numbers + self.categories
+
+    def typed(self, block: RowBlock) -> TypedRows:
+        """Check every cell of a block, and set rows with a wrong one aside."""
+        frame = block.frame
+        if self.strip:
+            blank = pl.all().str.strip_chars()
+            frame = frame.select(pl.when(blank != "").then(blank))
+        frame = frame.with_columns(row=pl.Series(block.numbers))
+        features = self._feature_expressions()
+        values = frame.select(id=self._id(), label=self._label(), **features)
+        faults = self._faults(frame, values)
+        if faults.width == 0:
+            return self._as_rows(values, block.rejects)
+        bad = faults.select(bad=pl.any_horizontal(pl.all()))["bad"]
+        own = [
+            Reject(int(block.lines[row]), _first_fault(faults.row(row, named=True)))
+            for row in bad.arg_true()
+        ]
+        rejects = tuple(sorted((*block.rejects, *own), key=lambda one: one.line))
+        return self._as_rows(values.filter(~bad), rejects)
+
+    def _as_rows(self, values: pl.DataFrame, rejects: tuple[Reject, ...]) -> TypedRows:
+        """Sound rows, by field."""
+        numbers = np.empty((values.height, len(self.numbers)), dtype=np.float64)
+        for place in range(len(self.numbers)):
+            numbers[:, place] = values[f"n{place}"].fill_null(0.0).to_numpy()
+        categories = tuple(values[f"c{place}"] for place in range(len(self.categories)))
+        return TypedRows(values["id"], values["label"], numbers, categories, rejects)
+
+    def _column(self, name: str) -> pl.Expr:
+        """A column of the file, by its position."""
+        return pl.col(str(self.names.index(name)))
+
+    def _feature(self, name: str) -> pl.Expr:
+        """A column of the file, null where missing."""
+        cell = self._column(name)
+        return pl.when(~cell.is_in(self.missing)).then(cell) if self.missing else cell
+
+    def _id(self) -> pl.Expr:
+        """The record's name."""
+        if self.id_column is None:
+            return pl.col("row").cast(pl.String).str.zfill(_ID_DIGITS)
+        return self._column(self.id_column)
+
+    def _label(self) -> pl.Expr:
+        """1, 0, or null where it is neither."""
+        cell = self._column(self.label_column)
+        if self.positive is not None:
+            return pl.when(cell.is_not_null()).then(cell == self.positive).cast(pl.Int8)
+        known, cell = (
+            (UNDERSTOOD, cell.str.to_lowercase())
+            if self.label_values is None
+            else (self.label_values, cell)
+        )
+        return cell.replace_strict(
+            list(known), list(known.values()), default=None, return_dtype=pl.Int8
+        )
+
+    def _feature_expressions(self) -> dict[str, pl.Expr]:
+        """Numbers ``n0``, ``n1`` ... and categories ``c0``, ``c1`` ..."""
+        kind = pl.Int64 if self.whole else pl.Float64
+        numbers = {
+            f"n{place}": self._feature(name).cast(kind, strict=False).cast(pl.Float64)
+            for place, name in enumerate(self.numbers)
+        }
+        derived = self._time_expressions()
+        categories = {
+            f"c{place}": derived[name] if name in derived else self._feature(name)
+            for place, name in enumerate(self.categories)
+        }
+        return numbers | categories
+
+    def _time_expressions(self) -> dict[str, pl.Expr]:
+        """Day of the week (1 is Monday) and hour (``00`` to ``23``) as texts."""
+        if self.time_column is None:
+            return {}
+        cell = self._column(self.time_column)
+        day = cell.str.head(6).str.to_date("%y%m%d", strict=False)
+        return {WEEKDAY: day.dt.weekday().cast(pl.String), HOUR_OF_DAY: cell.str.tail(2)}
+
+    def _faults(self, frame: pl.DataFrame, values: pl.DataFrame) -> pl.DataFrame:
+        """One column for each kind of fault, called by its reason; true where a row has it."""
+        checks = {
+            "the id is missing": values["id"].is_null(),
+            "the label is none of the values it may have": values["label"].is_null(),
+        }
+        what = "a whole number" if self.whole else "a finite number"
+        for place, name in enumerate(self.numbers):
+            cells = frame.select(cell=self._feature(name))["cell"]
+            number = values[f"n{place}"]
+            if number.null_count() > cells.null_count() or _beyond(number):
+                unread = number.is_null() & cells.is_not_null()
+                sound = (number.abs() <= _LARGEST).fill_null(value=True)
+                checks[f"column {name!r} is not {what}"] = unread | ~sound
+        if self.hexadecimal:
+            for place, name in enumerate(self.categories):
+                sound = values[f"c{place}"].str.contains(_HEXADECIMAL).fill_null(value=True)
+                if not sound.all():
+                    checks[f"column {name!r} has not 8 hexadecimal digits"] = ~sound
+        if self.time_column is not None:
+            checks[f"column {self.time_column!r} is not a time YYMMDDHH"] = self._bad_time(frame)
+        return pl.DataFrame({why: rows for why, rows in checks.items() if rows.any()})
+
+    def _bad_time(self, frame: pl.DataFrame) -> pl.Series:
+        """Where the time is missing or none."""
+        cell = self._column(self.time_column or "")
+        form = cell.str.contains(r"^[0-9]{6}([01][0-9]|2[0-3])$")
+        day = cell.str.head(6).str.to_date("%y%m%d", strict=False).is_not_null()
+        return frame.select(bad=~(form & day).fill_null(value=False))["bad"]
+
+
+def _beyond(numbers: pl.Series) -> bool:
+    """Whether one of the numbers is NaN, infinite or too large."""
+    return not bool((numbers.abs() <= _LARGEST).fill_null(value=True).all())
+
+
+def _first_fault(row: Mapping[str, bool]) -> str:
+    """The reason that stands first."""
+    return next(why for why, bad in row.items() if bad)

@@ -1,0 +1,92 @@
+"""The output of a preparation: file names, manifests, and what the schema tells of them."""
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from cutlayer.data.party_table import LABEL_PARTY, NON_LABEL_PARTY, PartyName
+from cutlayer.data.preparation.options import PARTS
+from cutlayer.data.preparation.rejects import HEADER
+from cutlayer.data.preparation.work_folder import REJECTS_FILE, Json, WorkFolder, write_whole
+
+FORMAT: Final = 1
+FOLDERS: Final[dict[PartyName, str]] = {
+    LABEL_PARTY: "label_party",
+    NON_LABEL_PARTY: "non_label_party",
+}
+
+_HEAD_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a preparation made."""
+
+    folder: Path
+    rows: int
+    rejected: int
+    parts: dict[str, int]
+    """Rows that train, validate and test."""
+
+
+def prepared(out: Path, work: WorkFolder) -> Prepared:
+    """The summary of a finished folder."""
+    schema = work.schema()
+    return Prepared(out, schema["rows"], schema["rejected"], schema["parts"])
+
+
+def source_mark(path: Path) -> Json:
+    """By what a source file is known again: name, size, and a digest of its first MiB."""
+    with path.open("rb") as file:
+        head = blake2b(file.read(_HEAD_BYTES), digest_size=16).hexdigest()
+    return {"name": path.name, "bytes": path.stat().st_size, "head": head}
+
+
+def versions() -> Json:
+    """What may change the bytes of the output."""
+    return {"format": FORMAT, "cutlayer": version("cutlayer"), "polars": version("polars")}
+
+
+def shard_name(number: int, ending: str = "parquet") -> str:
+    """The file of a shard."""
+    return f"part-{number:05d}.{ending}"
+
+
+def part_counts(parts: pl.Series) -> dict[str, int]:
+    """How many rows each part has."""
+    return {part: int((parts == part).sum()) for part in PARTS}
+
+
+def summary(shards: list[Json]) -> Json:
+    """Rows, rejects, parts and shard sizes."""
+    return {
+        "rows": sum(shard["rows"] for shard in shards),
+        "rejected": sum(shard["rejected"] for shard in shards),
+        "parts": {part: sum(shard["parts"][part] for shard in shards) for part in PARTS},
+        "shards": [shard["rows"] for shard in shards],
+    }
+
+
+def join_rejects(work: WorkFolder, shards: int, before: bytes = b"") -> None:
+    """One file of all rejects, piece by piece."""
+
+    def write(path: Path) -> None:
+        with path.open("wb") as file:
+            file.write((",".join(HEADER) + "\n").encode() + before)
+            for number in range(shards):
+                file.write(work.state_file(f"rejects-{number:05d}.csv").read_bytes())
+
+    write_whole(work.staging / REJECTS_FILE, write)
+
+
+def put(path: Path, data: bytes) -> None:
+    """Write some bytes."""
+    path.write_bytes(data)
+
+
+def silent(stage: str, *, rows: int, done: int, total: int) -> None:
+    """Tells nobody."""

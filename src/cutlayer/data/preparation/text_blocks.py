@@ -1,0 +1,122 @@
+"""Text blocks: a text file from any record on, in pieces of bounded size that end with a record.
+
+Other than :mod:`cutlayer.data.record_blocks` they carry their byte offset, so that a run can go on
+where it was killed, and leave bytes that are no text to the caller, who rejects single rows.
+"""
+
+import codecs
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final, cast
+
+from cutlayer.data.file_message import FileMessage
+
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_MAX_RECORD_BLOCKS: Final = 8
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place between two records."""
+
+    offset: int = 0
+    """Bytes of text before it (unpacked where the file is gzip); rows where it is Parquet."""
+    line: int = 1
+    """Line on which the next record begins, from 1."""
+    row: int = 0
+    """Records before it, rejected ones too."""
+
+
+@dataclass(frozen=True)
+class TextBlock:
+    """Whole records as they stand in the file."""
+
+    data: bytes
+    end: int
+    """Offset behind the block."""
+    read: int
+    """Bytes of the file that were read up to here, packed where it is gzip."""
+
+
+def text_blocks(
+    path: Path, message: FileMessage, *, offset: int, quote: str, block_bytes: int
+) -> Iterator[TextBlock]:
+    """Read a text file, plain or gzip, from an offset between two records; no block is empty.
+
+    Args:
+        path: the file. gzip is known by its first two bytes.
+        message: words the errors.
+        offset: where to begin, in bytes of unpacked text. A gzip file is unpacked up to there
+            without being kept.
+        quote: within which a line end ends no record; ``""`` where there is none.
+        block_bytes: how much to read at a time.
+
+    Raises:
+        DataError: the file cannot be opened, is a damaged or cut-off gzip, or a record is longer
+            than eight blocks.
+    """
+    mark, rest, end = quote.encode(), b"", offset
+    try:
+        with path.open("rb") as file:
+            stream = _unpacked(file)
+            stream.seek(offset)
+            while True:
+                # A block reaches as far from its own begin wherever the reading began.
+                wanted = block_bytes - len(rest) % block_bytes
+                raw = stream.read(wanted)
+                data = rest + raw
+                if end == 0:
+                    data, end = _without_mark(data)
+                last = len(raw) < wanted
+                cut = len(data) if last else end_of_records(data, mark)
+                if cut:
+                    end += cut
+                    yield TextBlock(data[:cut], end, file.tell())
+                rest = data[cut:]
+                if last:
+                    return
+                if len(rest) > _MAX_RECORD_BLOCKS * block_bytes:
+                    raise message.error(
+                        f"a record must end, but the one at byte {end:,} reaches over "
+                        f"{len(rest):,} bytes. Look there for a quote that is not closed."
+                    )
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        what = "ends too early" if isinstance(error, EOFError) else f"is damaged ({error})"
+        raise message.error(
+            f"the gzip file must be complete, but it {what}. Copy it again; `gzip -t` tells "
+            "whether a copy is good."
+        ) from error
+    except OSError as error:
+        raise message.unreadable(error) from error
+
+
+def end_of_records(data: bytes, mark: bytes) -> int:
+    """Behind the last line end that stands outside quotes; 0 where there is none."""
+    end = data.rfind(b"\n") + 1
+    if not mark:
+        return end
+    quotes = data.count(mark, 0, end)
+    while end and quotes % 2:
+        previous = data.rfind(b"\n", 0, end - 1) + 1
+        quotes -= data.count(mark, previous, end)
+        end = previous
+    return end
+
+
+def _unpacked(file: IO[bytes]) -> IO[bytes]:
+    """The file as plain bytes."""
+    magic = file.read(len(_GZIP_MAGIC))
+    file.seek(0)
+    if magic != _GZIP_MAGIC:
+        return file
+    return cast(IO[bytes], io.BufferedReader(gzip.GzipFile(fileobj=file)))
+
+
+def _without_mark(data: bytes) -> tuple[bytes, int]:
+    """The beginning of the file behind a byte order mark, and how long that was."""
+    kept = data.removeprefix(codecs.BOM_UTF8)
+    return kept, len(data) - len(kept)
