@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from cutlayer.cli import main
 from cutlayer.cli.prepare_commands import prepare_app
 from cutlayer.data.prepared import PreparedData
 from cutlayer.errors import ConfigurationError, DataError
@@ -110,3 +111,11 @@ def test_errors_reach_the_caller(prepare, tmp_path):
     (tmp_path / "criteo").mkdir()
     with pytest.raises(ConfigurationError, match="criteo exists and was not made from this file"):
         prepare("criteo", "train.txt")
+
+
+def test_the_program_knows_the_commands(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("sys.argv", ["cutlayer", "prepare", "criteo", str(tmp_path / "absent.txt")])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    assert "there is none. Mend the path." in capsys.readouterr().err

@@ -19,6 +19,7 @@ from cutlayer.cli.party_commands import (
     non_label_party,
     predict,
 )
+from cutlayer.cli.prepare_commands import prepare_app
 from cutlayer.cli.progress import ComparisonProgress
 from cutlayer.cli.tradeoff_command import tradeoff
 from cutlayer.errors import ConfigurationError, CutlayerError, DataError, PeerEndedError
@@ -41,6 +42,7 @@ app.command("label-party", context_settings=PASS_ON)(label_party)
 app.command("non-label-party", context_settings=PASS_ON)(non_label_party)
 app.command("predict", context_settings=PASS_ON)(predict)
 app.command("init-config")(init_config)
+app.add_typer(prepare_app, name="prepare")
 app.command("tradeoff", context_settings=PASS_ON)(tradeoff)
 
 Data = Annotated[str, typer.Option(help="caravan, breast-cancer or synthetic-ctr.")]

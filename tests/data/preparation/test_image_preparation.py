@@ -216,12 +216,13 @@ def test_real_images_equal_those_decoded_elsewhere(tmp_path):
     images, labels = data.party_records(OTHER, rows=0.1), data.party_records(LABEL, rows=0.1)
     assert images.ids == labels.ids
     assert abs(len(images) - 662) < 5 * (6620 * 0.09) ** 0.5
+    pixels_of, label_of = known["x"], known["y"]
     row_of = {str(name): row for row, name in enumerate(known["isic_id"])}
     both = [(row, row_of[name]) for row, name in enumerate(images.ids) if name in row_of]
     assert len(both) > 30
     assert labels.labels is not None
     for row, other in both:
-        assert int(labels.labels[row]) == int(known["y"][other])
+        assert int(labels.labels[row]) == int(label_of[other])
         # The .npz holds the pixels before JPEG (quality 90), so they differ a little.
-        pixels = torch.from_numpy(known["x"][other]).permute(2, 0, 1) / 255
+        pixels = torch.from_numpy(pixels_of[other]).permute(2, 0, 1) / 255
         assert float((images.features[row] - pixels).abs().mean()) < 0.03
