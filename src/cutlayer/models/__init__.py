@@ -1,13 +1,18 @@
 """Bottom and top halves."""
 
 from cutlayer.models.cnn import ConvTop, conv_blocks
+from cutlayer.models.coded_wide_deep import CodedWideDeepBottom, CodedWideDeepTop
 from cutlayer.models.frozen_projection import frozen_projection
 from cutlayer.models.mlp import Top, mlp
+from cutlayer.models.row_adam import RowAdam
 from cutlayer.models.row_independence import require_row_independence
 from cutlayer.models.wide_deep import WideDeepBottom, WideDeepTop
 
 __all__ = [
+    "CodedWideDeepBottom",
+    "CodedWideDeepTop",
     "ConvTop",
+    "RowAdam",
     "Top",
     "WideDeepBottom",
     "WideDeepTop",

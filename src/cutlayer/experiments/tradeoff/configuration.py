@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cutlayer.data import DATASETS
+from cutlayer.data.prepared import PreparedData
 from cutlayer.errors import ConfigurationError, CutlayerError, DataError
 from cutlayer.experiments.tradeoff.grid import Run, protection_of, specs_of
 from cutlayer.experiments.tradeoff.table_keys import TableKeys
@@ -123,6 +124,7 @@ def checked(settings: Mapping[str, object]) -> TradeoffConfiguration:
     except ValidationError as error:
         raise ConfigurationError(_first_problem(error)) from error
     _check_source(configuration)
+    configuration = _beside_published(configuration)
     for key in ("seeds", "runs"):
         values = list(getattr(configuration, key))
         if len(set(values)) < len(values):
@@ -193,6 +195,8 @@ def _check_source(configuration: TradeoffConfiguration) -> None:
         raise ConfigurationError("label_party: the key 'label' is missing.")
     if c.non_label_party is not None and c.non_label_party.label is not None:
         raise ConfigurationError("non_label_party: only the label party has a label.")
+    if c.prepared is not None:
+        _check_prepared(c, PreparedData(c.prepared))
     if c.images is None and c.image_side is not None:
         raise ConfigurationError("image_side is for images.")
     if c.model == "cnn" and c.images is None and c.prepared is None:
@@ -201,6 +205,25 @@ def _check_source(configuration: TradeoffConfiguration) -> None:
         raise ConfigurationError(f"model: {c.model} is for tables. Use cnn or paper for images.")
     if isinstance(c.rows, float) and c.rows > 1:
         raise ConfigurationError(f"rows: a share is at most 1.0, got {c.rows}.")
+
+
+def _check_prepared(configuration: TradeoffConfiguration, prepared: PreparedData) -> None:
+    """A model that takes what was prepared."""
+    kinds = ("cnn", "paper") if prepared.is_images else ("wide_deep", "paper")
+    if configuration.model not in kinds:
+        raise ConfigurationError(
+            f"model: {configuration.model} does not take {prepared.schema['kind']} that were "
+            f"prepared. Use {' or '.join(kinds)}."
+        )
+
+
+def _beside_published(configuration: TradeoffConfiguration) -> TradeoffConfiguration:
+    """With the paper's points beside ours where the prepared data are Criteo's or Avazu's."""
+    if configuration.prepared is None or configuration.published is not None:
+        return configuration
+    name = PreparedData(configuration.prepared).schema["plan"]["data"]
+    known = {"published": name} if name in ("criteo", "avazu") else {}
+    return configuration.model_copy(update=known)
 
 
 def _value(text: str) -> object:

@@ -1,14 +1,26 @@
 """The halves of a sweep's model, and the optimizer that regularises the right part of them."""
 
 import hashlib
+import re
 from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 
+from cutlayer.data import LABEL_PARTY, NON_LABEL_PARTY
 from cutlayer.errors import ConfigurationError
 from cutlayer.experiments.tradeoff.configuration import TradeoffConfiguration
-from cutlayer.models import ConvTop, Top, WideDeepBottom, WideDeepTop, conv_blocks, mlp
+from cutlayer.models import (
+    CodedWideDeepBottom,
+    CodedWideDeepTop,
+    ConvTop,
+    RowAdam,
+    Top,
+    WideDeepBottom,
+    WideDeepTop,
+    conv_blocks,
+    mlp,
+)
 from cutlayer.parties import InputShape
 from cutlayer.transcript import first_layer_gradient
 
@@ -16,6 +28,7 @@ PAPER_CUT = 128
 """Width of the deep part's cut in the paper's Wide & Deep."""
 _PAPER_EMBEDDING_DECAY = 0.02
 _PAPER_CONVOLUTION_DECAY = 0.004
+_PAPER_EMBEDDINGS = re.compile(r"\.tables\.|vectors\.weight|^wide\.weight")
 # Keras adds L2 * ||w||^2 to the loss, whose gradient is 2 * L2 * w: twice the paper's 0.01, 0.002.
 
 
@@ -24,34 +37,41 @@ class Sizes:
     """What a model is built from."""
 
     kind: str
-    """``mlp``, ``wide_deep`` or ``cnn``."""
+    """``mlp``, ``wide_deep``, ``coded`` (Wide & Deep on prepared codes) or ``cnn``."""
     hidden_bottom: tuple[int, ...]
     hidden_top: tuple[int, ...]
     cut_width: int
-    channels: int
-    blocks: tuple[int, int]
-    cut_shape: tuple[int, int, int]
+    channels: int = 0
+    blocks: tuple[int, int] = (0, 0)
+    cut_shape: tuple[int, int, int] = (0, 0, 0)
     """Of a CNN's cut: channels, height, width."""
+    codes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Of prepared tables: how many codes each column of codes has, by party."""
 
 
-def sizes_of(configuration: TradeoffConfiguration, shape: tuple[int, ...]) -> Sizes:
+def sizes_of(
+    configuration: TradeoffConfiguration,
+    shape: tuple[int, ...],
+    codes: dict[str, tuple[int, ...]] | None = None,
+) -> Sizes:
     """The model's sizes for records of one shape.
 
     Args:
         configuration: of the sweep.
         shape: of one record of the non-label party; ``(columns,)`` or
             ``(channels, height, width)``.
+        codes: of prepared tables, how many codes each column of codes has, by party.
 
     Raises:
         ConfigurationError: the blocks leave nothing of the image.
     """
     c, image, paper = configuration, len(shape) == 3, configuration.model == "paper"
     if not image:
-        kind = "wide_deep" if paper else c.model
+        kind = "coded" if codes else "wide_deep" if paper else c.model
         if paper:
-            wide = (PAPER_CUT,) * 2
-            return Sizes(kind, wide, (*wide, PAPER_CUT), PAPER_CUT + 1, 0, (0, 0), (0, 0, 0))
-        return Sizes(kind, c.hidden, c.hidden, c.cut_width, 0, (0, 0), (0, 0, 0))
+            layers = (PAPER_CUT,) * 3
+            return Sizes(kind, layers[:2], layers, PAPER_CUT + 1, codes=codes or {})
+        return Sizes(kind, c.hidden, c.hidden, c.cut_width, codes=codes or {})
     channels, blocks = (64, (4, 2)) if paper else (c.channels, c.blocks)
     height, width = shape[1] >> blocks[0], shape[2] >> blocks[0]
     if not (height >> blocks[1] and width >> blocks[1]):
@@ -78,6 +98,12 @@ class Halves:
         if sizes.kind == "cnn":
             convolutions = conv_blocks(own.shape[0], sizes.channels, sizes.blocks[0], generator)
             return self._regularised(convolutions)
+        if sizes.kind == "coded":
+            codes = sizes.codes[NON_LABEL_PARTY]
+            numbers = own.width - len(codes)
+            return self._regularised(
+                CodedWideDeepBottom(numbers, codes, sizes.cut_width, sizes.hidden_bottom, generator)
+            )
         if sizes.kind == "wide_deep":
             deep = WideDeepBottom(
                 own.width, own.categories, sizes.cut_width, sizes.hidden_bottom, generator
@@ -94,6 +120,12 @@ class Halves:
             return self._regularised(
                 ConvTop(sizes.cut_shape, own.width, sizes.blocks[1], sizes.hidden_top, generator)
             )
+        if sizes.kind == "coded":
+            codes = sizes.codes[LABEL_PARTY]
+            numbers = own.width - len(codes)
+            return self._regularised(
+                CodedWideDeepTop(cut_width, numbers, codes, sizes.hidden_top, generator)
+            )
         if sizes.kind == "wide_deep":
             return self._regularised(
                 WideDeepTop(cut_width, own.width, own.categories, sizes.hidden_top, generator)
@@ -106,7 +138,7 @@ class Halves:
         for parameter in parameters:
             decay = self._decayed.get(id(parameter), self._other_decay)
             groups.setdefault(decay, []).append(parameter)
-        return torch.optim.Adam(
+        return RowAdam(
             [{"params": group, "weight_decay": decay} for decay, group in groups.items()],
             lr=self.configuration.learning_rate,
         )
@@ -130,7 +162,7 @@ class Halves:
         if self.configuration.model != "paper":
             return half
         for name, parameter in half.named_parameters():
-            if ".tables." in f".{name}" or name.startswith("wide.weight"):
+            if _PAPER_EMBEDDINGS.search(name):
                 self._decayed[id(parameter)] = _PAPER_EMBEDDING_DECAY
             elif parameter.ndim == 4:
                 self._decayed[id(parameter)] = _PAPER_CONVOLUTION_DECAY
@@ -150,7 +182,7 @@ def first_layer_of(
         features: inputs of the rows.
         gradient: at the cut; of Wide & Deep, of the deep part or with the wide logit behind it.
     """
-    if not isinstance(bottom, WideDeepBottom):
+    if not isinstance(bottom, WideDeepBottom | CodedWideDeepBottom):
         return first_layer_gradient(nn.Sequential(bottom, nn.Flatten()), features, gradient)
     with torch.no_grad():
         embedded = bottom.embedded(features)

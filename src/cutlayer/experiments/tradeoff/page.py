@@ -8,6 +8,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from cutlayer.experiments.tradeoff.claims import claims_of
 from cutlayer.experiments.tradeoff.clear_wide_logit import WARNING
 from cutlayer.experiments.tradeoff.drawing import Drawing
+from cutlayer.experiments.tradeoff.records import codes_of
 from cutlayer.experiments.tradeoff.run_figures import run_drawings
 from cutlayer.experiments.tradeoff.summary import WORST, Estimate, Summary
 from cutlayer.experiments.tradeoff.tables import write_tables
@@ -63,8 +64,10 @@ def warnings_of(summary: Summary) -> list[str]:
     configuration = summary.configuration
     if configuration.paper_protocol:
         warnings.append(PROTOCOL_WARNING)
-        tables = configuration.images is None
-        if configuration.model == "wide_deep" or (configuration.model == "paper" and tables):
+        images = configuration.images is not None or (
+            configuration.prepared is not None and not codes_of(configuration)
+        )
+        if configuration.model in ("wide_deep", "paper") and not images:
             warnings.append(WARNING)
     if summary.failures:
         warnings.append(f"{len(summary.failures)} of {summary.runs} runs failed; see below.")

@@ -6,6 +6,7 @@ from functools import lru_cache
 import torch
 
 from cutlayer.data import DATASETS, LABEL_PARTY, NON_LABEL_PARTY
+from cutlayer.data.prepared import PreparedData
 from cutlayer.data.tensor_records import Records
 from cutlayer.errors import ConfigurationError
 from cutlayer.experiments.tradeoff.configuration import TradeoffConfiguration
@@ -30,7 +31,7 @@ def _read(settings: str) -> tuple[Records, Records]:
     """Read, and keep for the next run of this process."""
     configuration = TradeoffConfiguration.model_validate_json(settings)
     label, non_label = _whole(configuration)
-    if configuration.rows is None:
+    if configuration.rows is None or configuration.prepared is not None:
         return label, non_label
     ids = _chosen(sorted(set(label.ids) & set(non_label.ids)), configuration.rows)
     return label.ordered_by(ids), non_label.ordered_by(ids)
@@ -43,6 +44,12 @@ def _whole(configuration: TradeoffConfiguration) -> tuple[Records, Records]:
         return known.label_party_table(), known.non_label_party_table()
     if configuration.images is not None:
         return read_images(configuration.images, configuration.image_side)
+    if configuration.prepared is not None:
+        prepared, rows = PreparedData(configuration.prepared), configuration.rows
+        return (
+            prepared.party_records(LABEL_PARTY, rows=rows, seed=_ROWS_SEED),
+            prepared.party_records(NON_LABEL_PARTY, rows=rows, seed=_ROWS_SEED),
+        )
     tables = configuration.label_party, configuration.non_label_party
     if tables[0] is None or tables[1] is None:
         raise ConfigurationError("Name both tables: label_party and non_label_party.")
@@ -50,6 +57,20 @@ def _whole(configuration: TradeoffConfiguration) -> tuple[Records, Records]:
         tables[0].table_file().read(LABEL_PARTY).table,
         tables[1].table_file().read(NON_LABEL_PARTY).table,
     )
+
+
+def codes_of(configuration: TradeoffConfiguration) -> dict[str, tuple[int, ...]]:
+    """How many codes each column of codes has, by party; empty unless tables were prepared.
+
+    Raises:
+        DataError: the prepared folder is missing or damaged.
+    """
+    if configuration.prepared is None:
+        return {}
+    prepared = PreparedData(configuration.prepared)
+    if prepared.is_images:
+        return {}
+    return {party: tuple(codes.values()) for party, codes in prepared.categories.items()}
 
 
 def _chosen(ids: Sequence[str], rows: int | float) -> list[str]:

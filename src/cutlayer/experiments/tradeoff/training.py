@@ -18,7 +18,7 @@ from cutlayer.experiments.tradeoff.clear_wide_logit import ClearWideLogit
 from cutlayer.experiments.tradeoff.configuration import TradeoffConfiguration
 from cutlayer.experiments.tradeoff.grid import Run, protection_of
 from cutlayer.experiments.tradeoff.halves import Halves, sizes_of
-from cutlayer.experiments.tradeoff.records import records_of
+from cutlayer.experiments.tradeoff.records import codes_of, records_of
 from cutlayer.experiments.tradeoff.result import (
     DETAILS_FILE,
     FAILURE_FILE,
@@ -87,7 +87,8 @@ def do_run(configuration: TradeoffConfiguration, run: Run, folder: Path) -> RunR
     """
     label, non_label = records_of(configuration)
     shape = (0,) if isinstance(non_label, PartyTable) else tuple(non_label.features.shape[1:])
-    halves = Halves(configuration, sizes_of(configuration, shape), run.seed)
+    sizes = sizes_of(configuration, shape, codes_of(configuration))
+    halves = Halves(configuration, sizes, run.seed)
     protection = protection_of(
         run.spec, epochs=configuration.epochs, paper_protocol=configuration.paper_protocol
     )
@@ -131,7 +132,7 @@ def _as_applied(
     configuration: TradeoffConfiguration, halves: Halves, protection: Protection
 ) -> Protection:
     """The protection, with the authors' hole if asked for; ``residual`` cannot leave it open."""
-    wide = configuration.paper_protocol and halves.sizes.kind == "wide_deep"
+    wide = configuration.paper_protocol and halves.sizes.kind in ("wide_deep", "coded")
     if wide and isinstance(protection, GradientProtection):
         return ClearWideLogit(protection)
     return protection
