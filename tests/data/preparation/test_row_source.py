@@ -1,4 +1,5 @@
 import gzip
+import random
 
 import polars as pl
 import pytest
@@ -157,3 +158,41 @@ def test_a_damaged_parquet_is_an_error(tmp_path):
     path.write_bytes(b"PAR1 nothing PAR1")
     with pytest.raises(DataError, match="whole Parquet"):
         ParquetRows(path, FileMessage("label party", path))
+
+
+def fault_by_definition(line):
+    """Field by field, for three columns between tabulators."""
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        text = None
+    if line in (b"", b"\r"):
+        return "blank line"
+    fields = len(line.split(b"\t"))
+    if fields != 3:
+        return f"has {fields} fields, not 3"
+    if b"\0" in line:
+        return "holds a zero byte"
+    return None if text is not None else "is no UTF-8 text"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_lines_are_split_as_by_the_definition(seed):
+    draw = random.Random(seed)  # noqa: S311 - rows, not secrets
+    cells = [b"", b"a", b"12", b"-3", "é".encode(), b'"', b" ", b"x" * 20]
+    dirt = [b"\xff", b"\0", b"\t", b"\n"]
+    lines = []
+    for _ in range(draw.randrange(1, 40)):
+        row = [draw.choice(cells) for _ in range(3)]
+        if draw.random() < 0.2 * (seed % 3):
+            row[draw.randrange(3)] += draw.choice(dirt)
+        lines += b"\t".join(row).split(b"\n")
+    split = PLAIN.split(b"\n".join(lines) + b"\n")
+    faults = [fault_by_definition(line) for line in lines]
+    assert [(one.line, one.reason) for one in split.rejects] == [
+        (place, fault) for place, fault in enumerate(faults) if fault
+    ]
+    good = [line for line, fault in zip(lines, faults, strict=True) if not fault]
+    expected = [tuple(cell.decode() or None for cell in line.split(b"\t")) for line in good]
+    assert rows_of(split) == expected
+    assert split.lines.tolist() == [place for place, fault in enumerate(faults) if not fault]

@@ -25,6 +25,7 @@ from cutlayer.data.preparation import (
     prepare_table,
     table,
 )
+from cutlayer.data.prepared import PreparedData
 from cutlayer.errors import ConfigurationError, DataError
 
 SAMPLE = Path(__file__).parents[4] / "shared/data/criteo-1tb-1k/criteo_1tb_1000.tsv.gz"
@@ -375,6 +376,10 @@ def test_a_feature_may_not_take_a_name_of_the_output(tmp_path):
     path.write_text("part,y\n1,0\n")
     with pytest.raises(ConfigurationError, match="No feature may be called 'part'"):
         table(path, TableColumns("y"))
+    with pytest.raises(ConfigurationError, match="id and label must differ"):
+        table(path, TableColumns("y", "y", drop=("part",)))
+    with pytest.raises(DataError, match=r"no column is called 'Y'\. Did you mean 'y'"):
+        table(path, TableColumns("Y"))
 
 
 def test_text_in_a_numeric_column_is_dirt_where_it_was_declared(tmp_path):
@@ -546,3 +551,27 @@ def test_missing_files_and_wrong_options(tmp_path):
     ):
         with pytest.raises(ConfigurationError):
             SplitOptions(**options)
+
+
+def test_a_missing_id_is_dirt_and_a_repeated_one_is_refused_by_the_reader(tmp_path):
+    path = tmp_path / "bank.csv"
+    path.write_text("who,age,y\na,1,0\n ,2,1\nb,3,1\na,4,1\n")
+    raw = table(path, TableColumns("y", "who"))
+    prepared(raw, tmp_path / "out", split=ALL_TRAIN, max_rejects=0.5)
+    assert rejects(tmp_path / "out") == [(3, "the id is missing")]
+    with pytest.raises(DataError, match="ids must be unique, but 1 of them repeat: 'a'"):
+        PreparedData(tmp_path / "out").party_records("non-label party")
+
+
+def test_a_header_in_quotes_and_rows_with_line_ends_inside(tmp_path):
+    path = tmp_path / "bank.csv"
+    path.write_bytes(
+        b'\xef\xbb\xbf"the\nid","job, now",y\r\n1,"a\nb",1\r\n2,c,0\r\n3,c\r\n4,c,1\r\n'
+    )
+    raw = table(path, TableColumns("y", "the\nid"))
+    prepared(raw, tmp_path / "out", split=ALL_TRAIN, min_count=1, max_rejects=0.5)
+    assert rejects(tmp_path / "out") == [(6, "has 2 fields, not 3")]
+    other = shards(tmp_path / "out", "non_label_party")
+    assert other.drop("part").rows() == [("1", 2), ("2", 1), ("4", 1)]
+    words = pl.read_parquet(tmp_path / "out/non_label_party/vocabulary.parquet")
+    assert words["value"].to_list() == ["c", "a\nb"]

@@ -60,7 +60,8 @@ def prepare_images(
     work = WorkFolder(out, run.plan(len(entries)))
     if not work.finished:
         with work:
-            run.write(work)
+            if not work.finished:  # another process may have ended meanwhile
+                run.write(work)
     work.clear()
     return prepared(out, work)
 

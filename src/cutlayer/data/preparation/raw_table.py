@@ -89,6 +89,19 @@ def table(path: Path, columns: TableColumns, progress: Progress | None = None) -
         names = ParquetRows(path, message).names
     else:
         names, delimiter, start = header_of(path, delimiter=columns.delimiter, quote='"')
+    layout, features = _declared(names, columns, message)
+    if delimiter:
+        raw = text_table("table", path, layout, (), delimiter=delimiter, start=start, quote='"')
+    else:
+        raw = RawTable("table", path, layout, (), lambda _: ParquetRows(path, message))
+    raw = replace(raw, layout=_with_kinds(raw, features, progress))
+    return replace(raw, label_party=_cut(raw.layout, columns.label_party))
+
+
+def _declared(
+    names: tuple[str, ...], columns: TableColumns, message: FileMessage
+) -> tuple[Layout, list[str]]:
+    """The layout as far as it was declared, and all features in the order of the file."""
     row_numbers = columns.id == ROW_NUMBER
     roles = [columns.label] if row_numbers else [columns.label, columns.id]
     for name in roles:
@@ -97,32 +110,28 @@ def table(path: Path, columns: TableColumns, progress: Progress | None = None) -
     free = [name for name in names if name not in roles]
     dropped = matched(columns.drop, free, "drop")
     free = [name for name in free if name not in dropped]
+    numeric = matched(columns.numeric, free, "numeric")
+    categorical = matched(columns.categorical, free, "categorical")
+    both, reserved = numeric & categorical, set(free) & set(RESERVED)
+    if both:
+        raise ConfigurationError(f"{listing(sorted(both))} cannot be both numeric and categorical.")
+    if reserved:
+        raise ConfigurationError(
+            f"No feature may be called {listing(sorted(reserved))}. Rename or drop it."
+        )
+    if columns.id == columns.label:
+        raise ConfigurationError(f"id and label must differ, both are {columns.label!r}.")
     layout = Layout(
         names=names,
         id_column=None if row_numbers else columns.id,
         label_column=columns.label,
-        numbers=tuple(name for name in free if name in matched(columns.numeric, free, "numeric")),
-        categories=tuple(
-            name for name in free if name in matched(columns.categorical, free, "categorical")
-        ),
+        numbers=tuple(name for name in free if name in numeric),
+        categories=tuple(name for name in free if name in categorical),
         positive=columns.positive,
         missing=columns.missing,
         strip=True,
     )
-    both = set(layout.numbers) & set(layout.categories)
-    reserved = set(free) & set(RESERVED)
-    if both or reserved:
-        raise ConfigurationError(
-            f"{listing(sorted(both))} cannot be both numeric and categorical."
-            if both
-            else f"No feature may be called {listing(sorted(reserved))}. Rename or drop it."
-        )
-    if delimiter:
-        raw = text_table("table", path, layout, (), delimiter=delimiter, start=start, quote='"')
-    else:
-        raw = RawTable("table", path, layout, (), lambda _: ParquetRows(path, message))
-    raw = replace(raw, layout=_with_kinds(raw, free, progress))
-    return replace(raw, label_party=_cut(raw.layout, columns.label_party))
+    return layout, free
 
 
 def column_names(path: Path) -> tuple[str, ...]:

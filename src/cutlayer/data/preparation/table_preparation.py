@@ -66,7 +66,8 @@ def prepare_table(
     work = WorkFolder(out, run.plan())
     if not work.finished:
         with work:
-            run.write(work, *run.learnt(work))
+            if not work.finished:  # another process may have ended meanwhile
+                run.write(work, *run.learnt(work))
     work.clear()
     return prepared(out, work)
 

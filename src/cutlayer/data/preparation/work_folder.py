@@ -51,9 +51,11 @@ class WorkFolder:
         """
         if not self.out.exists():
             return False
-        schema = self.out / SCHEMA_FILE
-        if schema.is_file() and json.loads(schema.read_bytes()).get("plan") == self.plan:
-            return True
+        try:
+            if self.schema()["plan"] == self.plan:
+                return True
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # it was not made by us
         raise ConfigurationError(
             f"{self.out} exists and was not made from this file with these options. Choose "
             "another name, or remove it."
