@@ -575,3 +575,45 @@ def test_a_header_in_quotes_and_rows_with_line_ends_inside(tmp_path):
     assert other.drop("part").rows() == [("1", 2), ("2", 1), ("4", 1)]
     words = pl.read_parquet(tmp_path / "out/non_label_party/vocabulary.parquet")
     assert words["value"].to_list() == ["c", "a\nb"]
+
+
+@pytest.fixture
+def syncs(tmp_path, dirty_log, monkeypatch):
+    """How often an undisturbed run waits for the disk: before and after each rename."""
+    folder, options = dirty_log
+    sync, count = os.fsync, 0
+
+    def counting(handle):
+        nonlocal count
+        count += 1
+        sync(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", counting)
+        prepare_table(criteo(folder / "train.txt"), tmp_path / "undisturbed", options)
+    return count
+
+
+def test_a_run_killed_behind_its_last_rename_is_whole(tmp_path, dirty_log, killed, syncs):
+    folder, options = dirty_log
+    out = tmp_path / "out"
+    assert killed(folder / "train.txt", out, at_sync=syncs)
+    assert content(out) == content(folder / "train.txt.out")
+    assert (tmp_path / "out.partial").exists()
+    prepare_table(criteo(folder / "train.txt"), out, options)
+    assert content(out) == content(folder / "train.txt.out")
+    assert not (tmp_path / "out.partial").exists()
+
+
+@pytest.mark.slow
+def test_a_run_killed_at_each_of_its_steps_ends_with_the_same_bytes(
+    tmp_path, dirty_log, killed, syncs
+):
+    folder, options = dirty_log
+    expected = content(folder / "train.txt.out")
+    for step in range(1, syncs + 1):
+        out = tmp_path / f"out-{step}"
+        assert killed(folder / "train.txt", out, at_sync=step)
+        assert out.exists() == (step == syncs)
+        prepare_table(criteo(folder / "train.txt"), out, options)
+        assert content(out) == expected, step
