@@ -6,11 +6,12 @@ from cutlayer.parties.checkpoint import CheckpointStore
 from cutlayer.parties.compute import Compute
 from cutlayer.parties.evaluation import Evaluation
 from cutlayer.parties.inputs import Inputs, InputShape
-from cutlayer.parties.label_party import LabelParty, TopHalf
+from cutlayer.parties.label_party import LabelParty
 from cutlayer.parties.ledger import Ledger
 from cutlayer.parties.non_label_party import BottomHalf, NonLabelParty
 from cutlayer.parties.observers import HalfObserver, ProgressObserver, ReleaseObserver
 from cutlayer.parties.terms import Terms
+from cutlayer.parties.top_half import TopHalf
 
 __all__ = [
     "Agreement",

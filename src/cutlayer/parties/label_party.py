@@ -1,7 +1,6 @@
 """The label party: holds the labels and the top half; decides what leaves."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -11,61 +10,22 @@ from cutlayer.data.tensor_records import Records
 from cutlayer.errors import ConfigurationError, DataError
 from cutlayer.models import require_row_independence
 from cutlayer.parties.agreement import Agreement, agree_on
-from cutlayer.parties.canaries import Canaries, plant_canaries
+from cutlayer.parties.canaries import plant_canaries
 from cutlayer.parties.checkpoint import CheckpointStore
 from cutlayer.parties.compute import Compute, MakeOptimizer
-from cutlayer.parties.evaluation import Evaluation, evaluate
+from cutlayer.parties.evaluation import evaluate
 from cutlayer.parties.handshake import shake_hands
-from cutlayer.parties.inputs import QUERY_ROWS, Inputs, InputShape, encoded
+from cutlayer.parties.inputs import QUERY_ROWS, Inputs, encoded
 from cutlayer.parties.ledger import Ledger
 from cutlayer.parties.observers import ProgressObserver, ReleaseObserver
 from cutlayer.parties.perturbing_heads import GradientHead, Head, head_for
 from cutlayer.parties.terms import Terms
+from cutlayer.parties.top_half import MakeObservers, MakeTop, Prepared, TopHalf
 from cutlayer.protections.base import Protection, require_finite
 from cutlayer.protections.no_noise import NoNoise
 from cutlayer.protocol import Deadlines, Kind, Role, Session, Shape, Transport
 from cutlayer.rng import NoiseSource
 from cutlayer.transcript.release import Release
-
-MakeTop = Callable[[str, int, InputShape], nn.Module]
-"""Builds a top half from its name, the cut width, and the shape of the label party's own features.
-It maps an activation ``(examples, cut_width)`` and own features ``(examples, ...)`` to logits
-``(examples,)``."""
-MakeObservers = Callable[[Agreement, Canaries], Sequence[ReleaseObserver]]
-
-
-@dataclass(frozen=True)
-class TopHalf:
-    """What the label party has after a run."""
-
-    halves: dict[str, nn.Module]
-    """The trained tops by name."""
-    inputs: Inputs
-    """Its records as numbers, and the encoder that made them."""
-    agreement: Agreement
-    held_out_logit: Tensor
-    """Predicted log-odds of the validation and test records, in the order of
-    ``agreement.held_out``."""
-    validation: Evaluation | None
-    """Quality on the validation records; ``None`` where there are none."""
-    test: Evaluation
-    """Quality on the test records."""
-    positive_share: float
-    """Share of positives among the training records, by their true labels."""
-    releases: int
-    """Gradient messages that were sent, in this start of the run."""
-    rows: int
-    """Gradient rows that were sent, each of them perturbed."""
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """The label party's records once both parties agree on them."""
-
-    agreement: Agreement
-    inputs: Inputs
-    canaries: Canaries
-    labels: Tensor
 
 
 class LabelParty:
@@ -205,7 +165,7 @@ class LabelParty:
         """This party's end of the run."""
         return Session(Role.LABEL, transport, run=self._terms.run, deadlines=self._deadlines)
 
-    def _prepare(self, agreement: Agreement) -> _Prepared:
+    def _prepare(self, agreement: Agreement) -> Prepared:
         """Order and encode the own records, and plant the canaries."""
         labels = self._records.ordered_by(agreement.ids).labels
         if labels is None:
@@ -213,10 +173,10 @@ class LabelParty:
                 "label party: training needs labels, and the records have none. Name their column."
             )
         planted = plant_canaries(labels, agreement.train, self._canaries, self._noise)
-        return _Prepared(agreement, encoded(self._records, agreement), planted, labels)
+        return Prepared(agreement, encoded(self._records, agreement), planted, labels)
 
     def _train(
-        self, session: Session, head: Head, prepared: _Prepared, begin: int
+        self, session: Session, head: Head, prepared: Prepared, begin: int
     ) -> tuple[int, int]:
         """The loop: activation in, perturbed gradient out, update; returns messages and rows."""
         observers = (
@@ -244,7 +204,7 @@ class LabelParty:
         self,
         session: Session,
         head: Head,
-        prepared: _Prepared,
+        prepared: Prepared,
         observers: Sequence[ReleaseObserver],
         step: int,
         epoch: int,
@@ -283,7 +243,7 @@ class LabelParty:
                 "before a crash counts: nobody knows how much of it had left.)"
             )
 
-    def _fit_alone(self, prepared: _Prepared, activation: Tensor) -> GradientHead:
+    def _fit_alone(self, prepared: Prepared, activation: Tensor) -> GradientHead:
         """Train a clean top on activations that do not change; nothing is sent."""
         top = self._top(prepared.inputs, "top", activation.shape[1])
         head = GradientHead(top, NoNoise(), self._make_optimizer, self._noise, self._compute)
@@ -328,13 +288,13 @@ class LabelParty:
             ]
         )
 
-    def _schedule(self, prepared: _Prepared) -> BatchSchedule:
+    def _schedule(self, prepared: Prepared) -> BatchSchedule:
         """The order of the batches."""
         count, terms = len(prepared.agreement.train), self._terms
         return BatchSchedule(count, terms.batch_size, terms.epochs, seed=terms.seed)
 
     def _result(
-        self, head: Head, prepared: _Prepared, logit: Tensor, sent: tuple[int, int]
+        self, head: Head, prepared: Prepared, logit: Tensor, sent: tuple[int, int]
     ) -> TopHalf:
         """Evaluate on true labels and gather what the run leaves."""
         agreement, labels = prepared.agreement, prepared.labels

@@ -1,0 +1,52 @@
+"""The label party's side of a run: what it starts from, and what it has afterwards."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from cutlayer.parties.agreement import Agreement
+from cutlayer.parties.canaries import Canaries
+from cutlayer.parties.evaluation import Evaluation
+from cutlayer.parties.inputs import Inputs, InputShape
+from cutlayer.parties.observers import ReleaseObserver
+
+MakeTop = Callable[[str, int, InputShape], nn.Module]
+"""Builds a top half from its name, the cut width, and the shape of the label party's own features.
+It maps an activation ``(examples, cut_width)`` and own features ``(examples, ...)`` to logits
+``(examples,)``."""
+MakeObservers = Callable[[Agreement, Canaries], Sequence[ReleaseObserver]]
+
+
+@dataclass(frozen=True)
+class TopHalf:
+    """What the label party has after a run."""
+
+    halves: dict[str, nn.Module]
+    """The trained tops by name."""
+    inputs: Inputs
+    """Its records as numbers, and the encoder that made them."""
+    agreement: Agreement
+    held_out_logit: Tensor
+    """Predicted log-odds of the validation and test records, in the order of
+    ``agreement.held_out``."""
+    validation: Evaluation | None
+    """Quality on the validation records; ``None`` where there are none."""
+    test: Evaluation
+    """Quality on the test records."""
+    positive_share: float
+    """Share of positives among the training records, by their true labels."""
+    releases: int
+    """Gradient messages that were sent, in this start of the run."""
+    rows: int
+    """Gradient rows that were sent, each of them perturbed."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The label party's records once both parties agree on them."""
+
+    agreement: Agreement
+    inputs: Inputs
+    canaries: Canaries
+    labels: Tensor
