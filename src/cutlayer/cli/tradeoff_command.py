@@ -1,5 +1,6 @@
 """The command ``tradeoff``: a sweep of protections, strengths and seeds on one data set."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from cutlayer.experiments.tradeoff.configuration import TradeoffConfiguration, r
 from cutlayer.experiments.tradeoff.grid import Run
 from cutlayer.experiments.tradeoff.page import FIGURES, warnings_of, write_report
 from cutlayer.experiments.tradeoff.projection import projected
+from cutlayer.experiments.tradeoff.ray_pool import required_ray, run_on_ray
 from cutlayer.experiments.tradeoff.result import RunResult, read_result, state_of
 from cutlayer.experiments.tradeoff.summary import (
     WORST,
@@ -38,6 +40,10 @@ def tradeoff(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Do runs again that failed before.")
     ] = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Run on Ray: local, auto, or a cluster's address."),
+    ] = None,
     report_only: Annotated[
         bool, typer.Option("--report-only", help="Write tables, figures and page of what is done.")
     ] = False,
@@ -50,7 +56,9 @@ def tradeoff(
     configuration = read_tradeoff(config, overrides_of(context))
     folder = out or Path("runs") / f"tradeoff-{config.stem}"
     console = Console()
-    if not report_only and not _sweep(configuration, folder, console, retry_failed=retry_failed):
+    if ray is not None:
+        required_ray()
+    if not report_only and not _sweep(configuration, folder, console, ray, retry_failed):
         console.print("Interrupted. The same command goes on.")
         raise typer.Exit(_INTERRUPTED)
     summary = summarise(configuration, folder)
@@ -73,7 +81,11 @@ def tradeoff(
 
 
 def _sweep(
-    configuration: TradeoffConfiguration, folder: Path, console: Console, *, retry_failed: bool
+    configuration: TradeoffConfiguration,
+    folder: Path,
+    console: Console,
+    ray: str | None,
+    retry_failed: bool,
 ) -> bool:
     """Project, run and show; whether it went through."""
     torch.set_num_threads(1)
@@ -97,6 +109,7 @@ def _sweep(
                 folder,
                 lambda: live.update(board.table(), refresh=True),
                 retry_failed=retry_failed,
+                pool=None if ray is None else partial(run_on_ray, address=ray),
             )
     except KeyboardInterrupt:
         return False

@@ -24,10 +24,12 @@ from cutlayer.experiments.tradeoff.result import (
 )
 from cutlayer.experiments.tradeoff.training import run_and_keep
 
-_LOOK_SECONDS = 1.0
+LOOK_SECONDS = 1.0
 
 OnLook = Callable[[], None]
 """Called every second or so, and after each run: for a display."""
+Pool = Callable[[TradeoffConfiguration, Sequence[Run], Path, OnLook], None]
+"""Does some runs elsewhere than on this machine's processes, as on Ray."""
 
 
 def runs_left(
@@ -44,6 +46,7 @@ def run_sweep(
     on_look: OnLook,
     *,
     retry_failed: bool = False,
+    pool: Pool | None = None,
 ) -> None:
     """Do what is left of the grid. A run that was interrupted is done anew; ended ones stay.
 
@@ -55,6 +58,7 @@ def run_sweep(
         folder: new or empty, or the folder of this sweep.
         on_look: called now and then.
         retry_failed: do failed runs again.
+        pool: does the runs; ``None`` for processes of this machine.
 
     Raises:
         ConfigurationError: the folder holds something else.
@@ -64,6 +68,9 @@ def run_sweep(
     waiting = runs_left(configuration, folder, retry_failed=retry_failed)
     for run in waiting:
         _forget(run_folder(folder, run))
+    if pool is not None and waiting:
+        pool(configuration, waiting, folder, on_look)
+        waiting = []
     while waiting:
         broken = _on_pool(configuration, waiting, folder, on_look, configuration.workers)
         in_flight = [run for run in waiting if state_of(folder, run) == "running"]
@@ -94,7 +101,7 @@ def _on_pool(
             pool.submit(run_and_keep, configuration, run, run_folder(folder, run)) for run in runs
         }
         while left:
-            done, left = wait(left, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
+            done, left = wait(left, timeout=LOOK_SECONDS, return_when=FIRST_COMPLETED)
             for future in done:
                 future.result()
             on_look()
