@@ -12,7 +12,7 @@ TINY = {
     "hidden": [8],
     "cut_width": 4,
     "seeds": [0, 1],
-    "audit_every": 2,
+    "audit_every": 4,
     "protections": ["no_noise", "isotropic:t=[0.25,25]", "max_norm", "marvell:s=[0.1,4]"],
 }
 

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from cutlayer.cli import main
@@ -7,6 +9,7 @@ from cutlayer.experiments.tradeoff.grid import expanded, protection_of, specs_of
 from cutlayer.experiments.tradeoff.table_keys import TableKeys
 from cutlayer.runs.configuration import LabelConfiguration
 
+EXAMPLES = Path(__file__).parents[3] / "examples" / "tradeoff"
 GOOD = {"data": "breast-cancer", "protections": ["no_noise", "isotropic:t=[0.25,25]"]}
 TABLE = {"file": "a.csv", "id": "id"}
 
@@ -107,6 +110,13 @@ def test_the_command_line_goes_over_the_file(tmp_path):
     )
     assert (configuration.epochs, configuration.seeds) == (7, (3, 4))
     assert (configuration.rows, configuration.model) == (0.5, "wide_deep")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_examples_are_sweeps_of_several_protections_and_seeds(path):
+    configuration = read_tradeoff(path)
+    assert len(configuration.seeds) == 3
+    assert len(configuration.runs) >= 20
 
 
 def test_a_folder_takes_a_larger_grid_but_no_other_settings(tmp_path):

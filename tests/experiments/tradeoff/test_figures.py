@@ -45,7 +45,8 @@ def curves(axes):
 
 def test_every_figure_and_the_page_are_written(summary, done_sweep, tmp_path):
     _, folder = done_sweep
-    page = write_report(summary, folder)
+    ends = replace(summary, points=(summary.points[0], summary.points[-1]))  # drawing takes time
+    page = write_report(ends, folder)
     files = {path.name for path in (folder / "figures").iterdir()}
     assert files == {f"{name}.{kind}" for name in FIGURES for kind in ("pdf", "png")}
     text = page.read_text()
