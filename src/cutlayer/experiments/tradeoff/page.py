@@ -69,6 +69,12 @@ def warnings_of(summary: Summary) -> list[str]:
         )
         if configuration.model in ("wide_deep", "paper") and not images:
             warnings.append(WARNING)
+    if configuration.audit_every > 1:
+        warnings.append(
+            f"Every {configuration.audit_every}th batch was attacked. The leak of the whole "
+            "training averages over that share of the visits, and is higher for an attacker who "
+            "keeps all."
+        )
     if summary.failures:
         warnings.append(f"{len(summary.failures)} of {summary.runs} runs failed; see below.")
     left = summary.runs - summary.done - len(summary.failures)
