@@ -50,11 +50,6 @@ def test_the_table_refuses_taken_and_unknown_names():
         ATTACKS.register("norm", ATTACKS["norm"])
     with pytest.raises(UnknownNameError, match="Known: norm, cosine"):
         ATTACKS["nrom"]
-    assert {name for name in ATTACKS if not ATTACKS[name].oriented} == {
-        "majority_count",
-        "tail_energy",
-        "first_component",
-    }
 
 
 @every_attack

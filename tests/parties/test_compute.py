@@ -143,7 +143,7 @@ def label_party(table, **options):
 
 
 def test_what_may_not_be_combined(pair, tmp_path):
-    store, ledger = CheckpointStore(tmp_path / "c"), Ledger(tmp_path / "ledger.json")
+    store, ledger = CheckpointStore(tmp_path / "c"), Ledger(tmp_path / "ledger.json", "x")
     with pytest.raises(ConfigurationError, match="ledger"):
         label_party(pair[0], checkpoints=store)
     with pytest.raises(ConfigurationError, match="canaries"):
@@ -153,11 +153,13 @@ def test_what_may_not_be_combined(pair, tmp_path):
 
 
 def test_a_damaged_ledger_stops_the_run(tmp_path):
-    ledger = Ledger(tmp_path / "ledger.json")
+    ledger = Ledger(tmp_path / "ledger.json", "x")
     assert ledger.epochs_begun == 0
     ledger.begin_epoch()
     ledger.begin_epoch()
-    assert Ledger(tmp_path / "ledger.json").epochs_begun == 2
+    assert Ledger(tmp_path / "ledger.json", "x").epochs_begun == 2
+    with pytest.raises(ConfigurationError, match="2 releases of each record under x"):
+        _ = Ledger(tmp_path / "ledger.json", "y").epochs_begun
     (tmp_path / "ledger.json").write_text("{")
     with pytest.raises(DataError, match="unknown"):
         _ = ledger.epochs_begun

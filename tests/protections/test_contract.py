@@ -24,6 +24,8 @@ EXAMPLES = {
     "marvell": lambda: Marvell(s=4.0),
     "residual": lambda: Residual(sigma=2.0),
 }
+KINDS = {"marvell": "model", "residual": "rigorous"}
+"""What a protection may claim; a new entry needs a proof in docs/theory.md."""
 GRADIENT = [name for name in EXAMPLES if isinstance(EXAMPLES[name](), GradientProtection)]
 NOISY = [name for name in GRADIENT if name != "no_noise"]
 
@@ -53,7 +55,7 @@ def test_it_states_stage_strength_and_guarantee(name):
         promised = protection.guarantee(releases)
         assert promised.grounds
         assert promised.releases == releases
-        assert promised.kind == {"marvell": "model", "residual": "rigorous"}.get(name, "none")
+        assert promised.kind == KINDS.get(name, "none")
 
 
 @pytest.mark.parametrize("name", GRADIENT)

@@ -6,6 +6,7 @@ the import of torch again and again. What it runs is the installed entry point.
 
 import multiprocessing
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -35,6 +36,9 @@ class Command:
     def kill(self) -> None:
         self._process.kill()
 
+    def interrupt(self) -> None:
+        os.kill(self._process.pid, signal.SIGINT)
+
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         self._process.join(timeout)
         assert self._process.exitcode is not None, "the command did not end in time"
@@ -45,6 +49,7 @@ def _play(arguments: list[str], folder: str, out: str, err: str) -> None:
     """Become the command."""
     from cutlayer.cli import main
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the fork server ignores it
     os.chdir(folder)
     sys.path.insert(0, folder)  # as `python -m` does
     for stream, path in ((1, out), (2, err)):

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -165,3 +166,12 @@ def test_wrong_models_are_explained(write, model, told):
     configuration = read(write(SHORTEST), model=model)
     with pytest.raises(ConfigurationError, match=told):
         build_bottom(configuration, OWN_SHAPE)
+
+
+def test_the_page_lists_every_key_and_its_default():
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+    listed = dict(re.findall(r"^\| `(\w+)` \| [^|]* \| ([^|]*) \|", page, re.MULTILINE))
+    listed = {key: shown for key, shown in listed.items() if key in LabelConfiguration.model_fields}
+    assert set(listed) == set(LabelConfiguration.model_fields)
+    for key in ("epochs", "batch_size", "cut_width", "wait", "learning_rate", "threads"):
+        assert listed[key].strip(" `") == str(LabelConfiguration.model_fields[key].default)

@@ -65,7 +65,8 @@ CASES = {
         BOTH_DIABETES + 'label = "readmitted"\npositive = "<30"\nnegative = "rest"\n'
         'keep = ["race", "gender", "age", "admission*", "discharge*", "payer_code"]\n',
         BOTH_DIABETES
-        + 'drop = ["readmitted", "race", "gender", "age", "admission*", "discharge*", "payer_code"]\n',
+        + 'drop = ["readmitted", "race", "gender", "age", "admission*", "discharge*", '
+        '"payer_code"]\n',
     ),
     "adult": Case(
         "uci-adult/adult.csv.gz",

@@ -158,7 +158,7 @@ def test_a_finished_run_is_gone_on_with_for_more_epochs(pair):
     first = load_file(pair.kept("other") / "bottom.safetensors")
     done = pair.run(label=("--epochs", "5"), other=("--epochs", "5"))
     assert_ended_well(done)
-    assert json.loads((pair.kept("label") / "ledger.json").read_text()) == {"epochs_begun": 5}
+    assert json.loads((pair.kept("label") / "ledger.json").read_text())["epochs_begun"] == 5
     findings = json.loads((pair.kept("label") / "findings.json").read_text())
     batches_per_epoch = findings["train_records"] // 32
     assert findings["applied"][0]["releases"] == 2 * batches_per_epoch
@@ -207,12 +207,61 @@ def test_a_killed_party_costs_an_epoch_and_the_ledger_says_so(pair):
 def test_the_planned_releases_are_a_budget_over_all_starts(pair):
     goal = ("--protection", "residual:max_leak_auc=0.7,releases=3")
     assert_ended_well(pair.run(label=goal, other=goal))
-    done = pair.run(label=(*goal, "--epochs", "4"), other=(*goal, "--epochs", "4"))
+    more = (*goal, "--epochs", "5")
+    done = pair.run(label=more, other=more)
+    assert_ended_well(done)
+    assert "Trained to epoch 3 of 5" in done["label"][1]
+    assert json.loads((pair.kept("label") / "ledger.json").read_text())["epochs_begun"] == 3
+
+
+def test_a_run_that_was_cut_short_ends_within_its_plan(pair):
+    options = ("--protection", "residual:max_leak_auc=0.7", "--epochs", "300")
+    label, other = pair.start("label", *options), pair.start("other", *options)
+    deadline = time.monotonic() + 60
+    while not list(pair.kept("label").glob("checkpoints/epoch-*5")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    other.kill()
+    other.communicate()
+    label.communicate(timeout=60)
+    ledger = pair.kept("label") / "ledger.json"
+    begun = json.loads(ledger.read_text())["epochs_begun"]
+    newest = max(int(p.name[6:]) for p in pair.kept("label").glob("checkpoints/epoch-*"))
+    assert begun in (newest, newest + 1)
+    done = pair.run(label=options, other=options)
+    assert_ended_well(done)
+    assert json.loads(ledger.read_text())["epochs_begun"] == 300  # never more than planned
+    findings = json.loads((pair.kept("label") / "findings.json").read_text())
+    bounds = {row["guarantee"]["leak_auc"] for row in findings["rows"] if row["releases"] == "all"}
+    assert max(bounds) <= 0.7 + 1e-9
+
+
+@pytest.mark.parametrize("changed", ["residual:sigma=9", "frozen"])
+def test_another_protection_is_refused_in_a_run_that_has_sent_something(pair, changed):
+    first = ("--protection", "residual:sigma=1")
+    assert_ended_well(pair.run(label=first, other=first))
+    second = ("--protection", changed, "--epochs", "4")
+    done = pair.run(label=second, other=second)
     status, _, err = done["label"]
     assert status == 2
-    assert "planned for 3 releases" in err
-    assert done["other"][0] != 0
-    assert "Traceback" not in done["other"][2]
+    assert "under Residual(sigma=1" in err
+    assert done["other"][0] == 1
+
+
+def test_ctrl_c_says_what_was_kept(pair):
+    label = pair.start("label", "--epochs", "4000")
+    other = pair.start("other", "--epochs", "4000")
+    deadline = time.monotonic() + 60
+    while not list(pair.kept("label").glob("checkpoints/epoch-*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    label.interrupt()
+    _, err = label.communicate(timeout=60)
+    assert label.returncode == 130
+    assert "goes on from the newest" in err
+    _, err = other.communicate(timeout=60)
+    assert other.returncode == 130
+    assert "stopped by its operator" in err
 
 
 def test_predict_gives_the_predictions_of_the_run_again_and_new_ones(pair):
@@ -227,6 +276,7 @@ def test_predict_gives_the_predictions_of_the_run_again_and_new_ones(pair):
     assert_ended_well(done)
     again = pl.read_csv(pair.folder / "label" / "all.csv", schema_overrides={"id": pl.String})
     assert len(again) == 460
+    assert set(again["part"]) == {"predicted"}
     both = first.join(again, on="id")
     assert len(both) == len(first)
     assert (both["probability"] - both["probability_right"]).abs().max() < 1e-6

@@ -1,6 +1,7 @@
 """The commands of a party that trains with its own file: init-config, train, predict."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +25,7 @@ from cutlayer.runs.configuration import (
     read_configuration,
     role_of,
 )
+from cutlayer.runs.halves import require_model
 from cutlayer.runs.party_runs import (
     PREDICTIONS_FILE,
     predict_as_label_party,
@@ -36,6 +38,8 @@ from cutlayer.runs.template import template
 from cutlayer.transcript.release import Release
 
 FINDINGS_FILE, PAGE_FILE = "findings.json", "report.html"
+NEW_PREDICTIONS_FILE = "predicted.csv"
+_INTERRUPTED = 130
 
 Configuration = Annotated[Path, typer.Argument(metavar="CONFIG", help="TOML file of this party.")]
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -47,16 +51,24 @@ def label_party(context: typer.Context, config: Configuration) -> None:
     configuration = read_configuration(LabelConfiguration, config, overrides_of(context))
     console = Console()
     reading = _read(configuration, console)
-    with TrainingProgress(console) as progress:
+    with _stopping(configuration), TrainingProgress(console) as progress:
         transport = open_transport(configuration, _announce(configuration, console))
         run = run_label_party(
             configuration, reading, transport, observers=(progress,), progress=(progress,)
         )
-    folder = configuration.run_folder
-    write_findings(run.findings, folder / FINDINGS_FILE)
-    print_table(run.findings, console)
-    write_page(run.findings, folder / PAGE_FILE)
-    half = run.half
+    folder, half = configuration.run_folder, run.half
+    if half.epochs.end < configuration.epochs:
+        console.print(
+            f"Trained to epoch {half.epochs.end} of {configuration.epochs}: the planned releases "
+            "are used up, counting epochs that an interruption cut short.",
+            soft_wrap=True,
+        )
+    if half.epochs.begin == half.epochs.end and (folder / FINDINGS_FILE).exists():
+        console.print("Nothing was left to train. The findings and page of the run stay.")
+    else:
+        write_findings(run.findings, folder / FINDINGS_FILE)
+        print_table(run.findings, console)
+        write_page(run.findings, folder / PAGE_FILE)
     if half.validation is not None:
         console.print(f"Validation AUC {half.validation.auc:.4f}, loss {half.validation.loss:.4f}")
     console.print(f"Test AUC {half.test.auc:.4f}, loss {half.test.loss:.4f}")
@@ -71,7 +83,7 @@ def non_label_party(context: typer.Context, config: Configuration) -> None:
     configuration = read_configuration(NonLabelConfiguration, config, overrides_of(context))
     console = Console()
     reading = _read(configuration, console)
-    with TrainingProgress(console) as progress:
+    with _stopping(configuration), TrainingProgress(console) as progress:
         half = run_non_label_party(
             configuration, reading, open_transport(configuration), progress=(progress,)
         )
@@ -95,15 +107,17 @@ def predict(
     if role_of(config) is Role.NON_LABEL:
         asked = read_configuration(NonLabelConfiguration, config, overrides)
         reading = _read(asked, console)
-        count = predict_as_non_label_party(asked, reading, open_transport(asked))
-        console.print(f"{count:,} records were predicted by the label party.")
+        shared = predict_as_non_label_party(asked, reading, open_transport(asked))
+        console.print(f"{len(shared.ids):,} records were predicted by the label party.")
+        _print_left_out(shared.only_here, shared.only_there, asked, console)
         return
     asking = read_configuration(LabelConfiguration, config, overrides)
     reading = _read(asking, console, labelled=False)
-    target = out or asking.run_folder / PREDICTIONS_FILE
+    target = out or asking.run_folder / NEW_PREDICTIONS_FILE
     transport = open_transport(asking, _announce(asking, console))
-    count = predict_as_label_party(asking, reading, transport, target)
-    console.print(f"{count:,} records were predicted: {target}", soft_wrap=True)
+    shared = predict_as_label_party(asking, reading, transport, target)
+    console.print(f"{len(shared.ids):,} records were predicted: {target}", soft_wrap=True)
+    _print_left_out(shared.only_here, shared.only_there, asking, console)
 
 
 def init_config(
@@ -179,11 +193,26 @@ def _read(
     configuration: PartyConfiguration, console: Console, *, labelled: bool = True
 ) -> TableReading:
     """Read the party's file and say what was noticed."""
+    require_model(configuration)
     torch.set_num_threads(configuration.threads)
     reading = read_records(configuration, labelled=labelled)
     for notice in reading.notices:
         console.print(notice, style="yellow", markup=False, soft_wrap=True)
     return reading
+
+
+@contextmanager
+def _stopping(configuration: PartyConfiguration) -> Iterator[None]:
+    """Turn Ctrl-C into a word about what was kept, and an exit status."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        Console(stderr=True).print(
+            f"Stopped. Finished epochs are kept in {configuration.run_folder}; the same command at "
+            "both parties goes on from the newest one that both have.",
+            soft_wrap=True,
+        )
+        raise typer.Exit(_INTERRUPTED) from None
 
 
 def _announce(configuration: PartyConfiguration, console: Console) -> Callable[[int], None]:

@@ -27,11 +27,27 @@ class Greeting:
     nonce: str
     checkpoints: frozenset[int]
     """Epochs from whose end this party can go on; 0, a fresh start, is always among them."""
+    epochs_left: int | None
+    """At the label party: how many epochs the plan of its protection still allows."""
+
+
+@dataclass(frozen=True)
+class EpochRange:
+    """Which epochs are trained in this start of a run."""
+
+    begin: int
+    """The newest epoch whose end both parties can go on from; 0 is a fresh start."""
+    end: int
+    """One past the last; before the terms' number where the planned releases are used up."""
 
 
 def shake_hands(
-    session: Session, terms: Terms, records: Records, checkpoints: Sequence[int] = ()
-) -> tuple[Agreement, int]:
+    session: Session,
+    terms: Terms,
+    records: Records,
+    checkpoints: Sequence[int] = (),
+    epochs_left: int | None = None,
+) -> tuple[Agreement, EpochRange]:
     """Compare terms, match records by id, and find out from where to go on.
 
     Args:
@@ -39,9 +55,11 @@ def shake_hands(
         terms: of this party.
         records: of this party.
         checkpoints: epochs from whose end this party can go on.
+        epochs_left: at the label party: how many more its protection's plan allows. It follows
+            from the plan and from what was begun, never from labels.
 
     Returns:
-        The agreement, and the epoch to start with: the newest one that both can go on from.
+        The agreement, and the epochs to train.
 
     Raises:
         TermsMismatchError: the parties were started with different settings, or their groups
@@ -57,13 +75,17 @@ def shake_hands(
             f"and the records have {'no' if records.groups is None else ''} groups. Name the group "
             "column at both parties or at none."
         )
-    own = Greeting(len(records.ids), secrets.token_hex(_NONCE_BYTES), frozenset({0, *checkpoints}))
+    nonce = secrets.token_hex(_NONCE_BYTES)
+    own = Greeting(len(records.ids), nonce, frozenset({0, *checkpoints}), epochs_left)
     theirs = _exchange_hellos(session, terms, own)
     ordered = (own, theirs) if session.role is Role.LABEL else (theirs, own)
     salt = "".join(greeting.nonce for greeting in ordered).encode()
     agreement = _match(session, terms, records, theirs.records, salt)
     _compare_split(session, agreement)
-    return agreement, max(own.checkpoints & theirs.checkpoints)
+    begin = min(max(own.checkpoints & theirs.checkpoints), terms.epochs)
+    left = own.epochs_left if session.role is Role.LABEL else theirs.epochs_left
+    end = terms.epochs if left is None else min(terms.epochs, begin + left)
+    return agreement, EpochRange(begin, end)
 
 
 def _exchange_hellos(session: Session, terms: Terms, own: Greeting) -> Greeting:
@@ -74,6 +96,7 @@ def _exchange_hellos(session: Session, terms: Terms, own: Greeting) -> Greeting:
         "records": own.records,
         "nonce": own.nonce,
         "checkpoints": " ".join(str(epoch) for epoch in sorted(own.checkpoints)),
+        "epochs_left": own.epochs_left,
         "cutlayer": version("cutlayer"),
     }
     if session.role is Role.LABEL:
@@ -81,13 +104,13 @@ def _exchange_hellos(session: Session, terms: Terms, own: Greeting) -> Greeting:
         theirs = session.receive_fields(Kind.HELLO)
     else:
         theirs = session.receive_fields(Kind.HELLO)
+        session.send_fields(Kind.HELLO, fields)
+    # Compared when both have spoken, so that each can name what differs.
     try:
         terms.require_equal(theirs, session.role)
     except TermsMismatchError:
         session.abort(ErrorCode.TERMS)
         raise
-    if session.role is Role.NON_LABEL:
-        session.send_fields(Kind.HELLO, fields)
     greeting = _greeting_of(theirs, session.role.peer)
     if greeting is None:
         session.abort(ErrorCode.PROTOCOL)
@@ -106,7 +129,10 @@ def _greeting_of(fields: dict[str, JsonScalar], role: Role) -> Greeting | None:
         return None
     if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in epochs.split()):
         return None
-    return Greeting(records, nonce, frozenset({0, *(int(word) for word in epochs.split())}))
+    left = fields.get("epochs_left")
+    if left is not None and (not isinstance(left, int) or isinstance(left, bool) or left < 0):
+        return None
+    return Greeting(records, nonce, frozenset({0, *(int(word) for word in epochs.split())}), left)
 
 
 def _match(

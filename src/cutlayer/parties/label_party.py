@@ -1,6 +1,7 @@
 """The label party: holds the labels and the top half; decides what leaves."""
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +15,11 @@ from cutlayer.parties.canaries import plant_canaries
 from cutlayer.parties.checkpoint import CheckpointStore
 from cutlayer.parties.compute import Compute, MakeOptimizer
 from cutlayer.parties.evaluation import evaluate
-from cutlayer.parties.handshake import shake_hands
-from cutlayer.parties.inputs import QUERY_ROWS, Inputs, encoded
+from cutlayer.parties.handshake import EpochRange, shake_hands
+from cutlayer.parties.inputs import QUERY_ROWS, Inputs, InputShape, encoded
 from cutlayer.parties.ledger import Ledger
 from cutlayer.parties.observers import ProgressObserver, ReleaseObserver
-from cutlayer.parties.perturbing_heads import GradientHead, Head, head_for
+from cutlayer.parties.perturbing_heads import MESSAGE_TOP, GradientHead, Head, head_for
 from cutlayer.parties.terms import Terms
 from cutlayer.parties.top_half import MakeObservers, MakeTop, Prepared, TopHalf
 from cutlayer.protections.base import Protection, require_finite
@@ -100,8 +101,10 @@ class LabelParty:
         """
         kept = self._checkpoints.epochs if self._checkpoints else ()
         with self._session(transport) as session:
-            prepared_from = shake_hands(session, self._terms, self._records, kept)
-            prepared, begin = self._prepare(prepared_from[0]), prepared_from[1]
+            agreement, epochs = shake_hands(
+                session, self._terms, self._records, kept, self._epochs_left()
+            )
+            prepared = self._prepare(agreement)
             rows = prepared.agreement.held_out
             head: Head | None = None
             sent = (0, 0)
@@ -110,14 +113,14 @@ class LabelParty:
                 activation = self._receive_forward(session, Kind.FROZEN, everything)
             else:
                 head = self._head(prepared.inputs)
-                sent = self._train(session, head, prepared, begin)
+                sent = self._train(session, head, prepared, epochs)
                 activation = self._receive_forward(session, Kind.QUERY, rows)
             session.receive_fields(Kind.BYE)
             session.send_fields(Kind.BYE)
         if head is None:  # after the farewell: the peer need not wait for a training without it
             head, activation = self._fit_alone(prepared, activation), activation[rows]
         logit = self._predict(head, activation, prepared.inputs.values[rows])
-        return self._result(head, prepared, logit, sent)
+        return self._result(head, prepared, logit, epochs, sent)
 
     def run_alone(self) -> TopHalf:
         """Train on the own features only: the baseline that needs no peer and sends nothing."""
@@ -129,7 +132,8 @@ class LabelParty:
         head = self._fit_alone(prepared, nothing)
         rows = prepared.agreement.held_out
         logit = self._predict(head, nothing[rows], prepared.inputs.values[rows])
-        return self._result(head, prepared, logit, (0, 0))
+        epochs = EpochRange(0, self._terms.epochs)
+        return self._result(head, prepared, logit, epochs, (0, 0))
 
     def predict(
         self,
@@ -176,18 +180,18 @@ class LabelParty:
         return Prepared(agreement, encoded(self._records, agreement), planted, labels)
 
     def _train(
-        self, session: Session, head: Head, prepared: Prepared, begin: int
+        self, session: Session, head: Head, prepared: Prepared, epochs: EpochRange
     ) -> tuple[int, int]:
         """The loop: activation in, perturbed gradient out, update; returns messages and rows."""
         observers = (
             self._observers(prepared.agreement, prepared.canaries) if self._observers else ()
         )
-        self._require_budget(self._terms.epochs - begin)
-        if self._checkpoints and begin:
-            self._checkpoints.load(begin, head.halves, head.optimizers)
+        if self._checkpoints and epochs.begin:
+            self._checkpoints.load(epochs.begin, head.halves, head.optimizers)
         schedule = self._schedule(prepared)
         releases = sent = 0
-        for step, epoch, positions in schedule.from_step(begin * schedule.batches_per_epoch):
+        first, last = (epoch * schedule.batches_per_epoch for epoch in (epochs.begin, epochs.end))
+        for step, epoch, positions in islice(schedule.from_step(first), last - first):
             if self._ledger and step % schedule.batches_per_epoch == 0:
                 self._ledger.begin_epoch()
             rows = prepared.agreement.train[positions]
@@ -197,7 +201,7 @@ class LabelParty:
             if self._checkpoints and ends_epoch:
                 self._checkpoints.save(epoch + 1, head.halves, head.optimizers)
             releases, sent = releases + 1, sent + len(rows)
-            self._tell(step + 1, len(schedule), len(rows))
+            self._tell(step + 1, last, len(rows))
         return releases, sent
 
     def _step(
@@ -227,21 +231,23 @@ class LabelParty:
             for observer in observers:
                 observer.on_release(release, labels, answer.clean_gradient.cpu())
 
-    def _require_budget(self, epochs: int) -> None:
-        """Refuse, before anything is sent, what the protection was not planned for.
+    def _epochs_left(self) -> int | None:
+        """How many more epochs the protection is planned for; ``None`` where nothing is planned.
 
         Raises:
-            ConfigurationError: the planned releases of a record would be exceeded.
+            ConfigurationError: earlier epochs of this run were sent under another protection, or
+                the plan is shorter than a run that has no ledger.
         """
-        planned = self._protection.planned_releases
         begun = self._ledger.epochs_begun if self._ledger else 0
-        if planned is not None and begun + epochs > planned:
+        planned = self._protection.planned_releases
+        if planned is None or self._terms.mode != "loop":
+            return None
+        if self._ledger is None and planned < self._terms.epochs:
             raise ConfigurationError(
                 f"label party: {self._protection.name} is planned for {planned} releases of each "
-                f"record; {begun} were begun already, and this run would send {epochs} more. Plan "
-                "more releases in a new run, or train fewer epochs. (A release that was begun "
-                "before a crash counts: nobody knows how much of it had left.)"
+                f"record, but the terms say {self._terms.epochs} epochs. Plan for all of them."
             )
+        return max(0, planned - begun)
 
     def _fit_alone(self, prepared: Prepared, activation: Tensor) -> GradientHead:
         """Train a clean top on activations that do not change; nothing is sent."""
@@ -267,7 +273,8 @@ class LabelParty:
 
     def _top(self, inputs: Inputs, name: str, cut_width: int) -> nn.Module:
         """A top that couples no rows."""
-        top = self._make_top(name, cut_width, inputs.shape)
+        own = InputShape((0,)) if name == MESSAGE_TOP else inputs.shape
+        top = self._make_top(name, cut_width, own)
         require_row_independence(top, "label party")
         return top.to(self._compute.device)
 
@@ -294,7 +301,12 @@ class LabelParty:
         return BatchSchedule(count, terms.batch_size, terms.epochs, seed=terms.seed)
 
     def _result(
-        self, head: Head, prepared: Prepared, logit: Tensor, sent: tuple[int, int]
+        self,
+        head: Head,
+        prepared: Prepared,
+        logit: Tensor,
+        epochs: EpochRange,
+        sent: tuple[int, int],
     ) -> TopHalf:
         """Evaluate on true labels and gather what the run leaves."""
         agreement, labels = prepared.agreement, prepared.labels
@@ -305,7 +317,7 @@ class LabelParty:
         test = evaluate(logit[split:], labels[agreement.test], "test")
         share = float(labels[agreement.train].double().mean())
         return TopHalf(
-            head.halves, prepared.inputs, agreement, logit, validation, test, share, *sent
+            head.halves, prepared.inputs, agreement, logit, validation, test, share, epochs, *sent
         )
 
     def _tell(self, step: int, steps: int, rows: int) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import cast
 
 import torch
@@ -14,7 +15,7 @@ from cutlayer.models import frozen_projection
 from cutlayer.parties.agreement import Agreement
 from cutlayer.parties.checkpoint import CheckpointStore
 from cutlayer.parties.compute import Accumulator, Compute, Forward, MakeOptimizer
-from cutlayer.parties.handshake import shake_hands
+from cutlayer.parties.handshake import EpochRange, shake_hands
 from cutlayer.parties.inputs import QUERY_ROWS, Inputs, InputShape, encoded
 from cutlayer.parties.observers import HalfObserver, ProgressObserver
 from cutlayer.parties.terms import Terms
@@ -85,7 +86,7 @@ class NonLabelParty:
         """
         kept = self._checkpoints.epochs if self._checkpoints else ()
         with self._session(transport) as session:
-            agreement, begin = shake_hands(session, self._terms, self._records, kept)
+            agreement, epochs = shake_hands(session, self._terms, self._records, kept)
             inputs = encoded(self._records, agreement)
             if self._terms.mode == "one round":
                 train = inputs.values[agreement.train]
@@ -94,7 +95,7 @@ class NonLabelParty:
                 self._send_forward(session, Kind.FROZEN, bottom, inputs.values, everything)
             else:
                 bottom = self._make_bottom(inputs.shape).to(self._compute.device)
-                self._train(session, bottom, inputs.values, agreement, begin)
+                self._train(session, bottom, inputs.values, agreement, epochs)
                 rows = agreement.held_out
                 self._send_forward(session, Kind.QUERY, bottom, inputs.values, rows)
             session.send_fields(Kind.BYE)
@@ -132,17 +133,23 @@ class NonLabelParty:
         return Session(Role.NON_LABEL, transport, run=self._terms.run, deadlines=self._deadlines)
 
     def _train(
-        self, session: Session, bottom: nn.Module, values: Tensor, agreement: Agreement, begin: int
+        self,
+        session: Session,
+        bottom: nn.Module,
+        values: Tensor,
+        agreement: Agreement,
+        epochs: EpochRange,
     ) -> None:
-        """The loop: activation over, gradient back, update; from epoch ``begin`` on."""
+        """The loop: activation over, gradient back, update."""
         observers = self._observers(agreement, values) if self._observers else ()
         optimizer = self._make_optimizer(list(bottom.parameters()))
-        if self._checkpoints and begin:
-            self._checkpoints.load(begin, {_NAME: bottom}, {_NAME: optimizer})
+        if self._checkpoints and epochs.begin:
+            self._checkpoints.load(epochs.begin, {_NAME: bottom}, {_NAME: optimizer})
         steps = Accumulator(optimizer, self._compute.accumulate)
         forward = self._compute.forward_of(bottom)
         schedule = self._schedule(agreement)
-        for step, epoch, positions in schedule.from_step(begin * schedule.batches_per_epoch):
+        first, last = (epoch * schedule.batches_per_epoch for epoch in (epochs.begin, epochs.end))
+        for step, epoch, positions in islice(schedule.from_step(first), last - first):
             rows = values[agreement.train[positions]]
             activation = self._activation(forward, rows)
             session.send_tensor(Kind.ACTIVATION, activation, step=step)
@@ -158,7 +165,7 @@ class NonLabelParty:
             if self._checkpoints and ends_epoch:
                 self._checkpoints.save(epoch + 1, {_NAME: bottom}, {_NAME: optimizer})
             for watcher in self._progress:
-                watcher.on_progress(step + 1, len(schedule), len(positions))
+                watcher.on_progress(step + 1, last, len(positions))
 
     def _activation(self, forward: Forward, rows: Tensor) -> Tensor:
         """One row of ``cut_width`` numbers for each record, whatever the cut's shape.

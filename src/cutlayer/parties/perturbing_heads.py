@@ -18,6 +18,9 @@ from cutlayer.protections.base import GradientProtection, Protection
 from cutlayer.protections.residual import Residual
 from cutlayer.rng import NoiseSource
 
+MESSAGE_TOP = "message_top"
+"""Name of the top that makes messages and sees no features of the label party."""
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -137,7 +140,9 @@ class ResidualHead(Head):
     """Two tops: one that makes the messages, and one that predicts.
 
     The message head learns from noisy residuals only and makes every message; the prediction
-    head learns from clean labels on detached activations and never leaves.
+    head learns from clean labels on detached activations and never leaves. The message head sees
+    no features of the label party: they would tell about the label beside the residual, and the
+    non-label party does not know them.
 
     So labels reach messages through the noisy residual alone, which is what the guarantee needs.
     """
@@ -165,7 +170,8 @@ class ResidualHead(Head):
         self, activation: Tensor, own_features: Tensor, labels: Tensor, *, audited: bool
     ) -> Answer:
         leaf = activation.detach().requires_grad_()
-        logit = _checked(self._message_forward(leaf, own_features), len(labels))
+        nothing = own_features.flatten(1)[:, :0]
+        logit = _checked(self._message_forward(leaf, nothing), len(labels))
         clean = self._clean_gradient(logit, leaf, labels) if audited else None
         residual = self._protection.noisy_residual(logit.detach(), labels, noise=self._noise)
         self._message_steps.begin()
@@ -187,13 +193,13 @@ class ResidualHead(Head):
     @property
     @override
     def halves(self) -> dict[str, nn.Module]:
-        return {"message_top": self._message_top, "prediction_top": self._prediction_top}
+        return {MESSAGE_TOP: self._message_top, "prediction_top": self._prediction_top}
 
     @property
     @override
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {
-            "message_top": self._message_steps.optimizer,
+            MESSAGE_TOP: self._message_steps.optimizer,
             "prediction_top": self._prediction_steps.optimizer,
         }
 
@@ -214,8 +220,8 @@ def head_for(
 
     Args:
         protection: of the run.
-        make_top: builds a top; called with ``"top"``, or with ``"message_top"`` and
-            ``"prediction_top"``.
+        make_top: builds a top; called with ``"top"``, or with ``MESSAGE_TOP``, which gets no
+            features of the label party, and ``"prediction_top"``.
         make_optimizer: builds an optimizer for a top's parameters.
         noise: where the protection's randomness comes from.
         compute: how the label party computes.
@@ -226,7 +232,7 @@ def head_for(
     if isinstance(protection, GradientProtection):
         return GradientHead(make_top("top"), protection, make_optimizer, noise, compute)
     if isinstance(protection, Residual):
-        tops = make_top("message_top"), make_top("prediction_top")
+        tops = make_top(MESSAGE_TOP), make_top("prediction_top")
         return ResidualHead(*tops, protection, make_optimizer, noise, compute)
     raise ProtectionError(
         f"label party: {protection.name} acts at stage {protection.stage.value}, for which the "

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from cutlayer.parties.agreement import Agreement
 from cutlayer.parties.canaries import Canaries
 from cutlayer.parties.evaluation import Evaluation
+from cutlayer.parties.handshake import EpochRange
 from cutlayer.parties.inputs import Inputs, InputShape
 from cutlayer.parties.observers import ReleaseObserver
 
@@ -36,6 +37,8 @@ class TopHalf:
     """Quality on the test records."""
     positive_share: float
     """Share of positives among the training records, by their true labels."""
+    epochs: EpochRange
+    """Epochs that were trained in this start of the run."""
     releases: int
     """Gradient messages that were sent, in this start of the run."""
     rows: int

@@ -56,10 +56,10 @@ class ErrorCode(Enum):
     def meaning(self) -> str:
         """The word in a sentence."""
         return {
-            ErrorCode.TERMS: "its settings differ from ours",
+            ErrorCode.TERMS: "its settings, records or groups do not fit ours",
             ErrorCode.PROTOCOL: "it received something that the protocol does not allow",
             ErrorCode.STOPPED: "it was stopped by its operator",
-            ErrorCode.FAILED: "it met an error of its own; see its log",
+            ErrorCode.FAILED: "it met an error of its own, which its operator can read",
         }[self]
 
 

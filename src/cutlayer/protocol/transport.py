@@ -104,5 +104,5 @@ class Clock:
         """The error for a deadline that has passed."""
         return DeadlineError(
             f"Waited {self._seconds:g} s for {self._waiting_for}, in vain. Look whether the peer "
-            "is running and reachable, or raise the deadline."
+            "is running and reachable, or wait longer."
         )

@@ -90,9 +90,7 @@ class PartyConfiguration(BaseModel):
         """
         host, _, port = self.address.rpartition(":")
         if not host or not port.isdigit() or int(port) > 65535:
-            raise ConfigurationError(
-                f"{self.role.value}: address must be HOST:PORT, got {self.address!r}."
-            )
+            raise ConfigurationError(f"address must be HOST:PORT, got {self.address!r}.")
         return host, int(port)
 
     @property
@@ -105,6 +103,11 @@ class PartyConfiguration(BaseModel):
         if self.protection == FROZEN:
             return NoNoise()  # never applied: nothing that depends on a label is sent
         return parse_protection(self.protection, PROTECTIONS, planned_releases=self.epochs)
+
+    @property
+    def protection_settings(self) -> str:
+        """Every setting of the protection, as text: two that are equal protect alike."""
+        return FROZEN if self.protection == FROZEN else repr(self.applied)
 
     def terms(self, mode: Literal["training", "prediction"] = "training") -> Terms:
         """What this party wants both to agree on."""
@@ -203,11 +206,8 @@ def read_configuration(
     except ValidationError as error:
         raise ConfigurationError(f"{party}: {path}: {_first_problem(kind, error)}") from error
     try:
-        if configuration.applied.simulation_only:
-            raise ConfigurationError(
-                f"protection: {configuration.protection} may end a run because of the labels of a "
-                "batch, which tells the peer; it is for simulations. Use statistics=averaged."
-            )
+        _require_real_use(configuration)
+        _require_device(configuration.device)
         _ = configuration.terms(), configuration.endpoint
         _ = configuration.compute, configuration.table_file()
     except ConfigurationError as error:
@@ -215,6 +215,25 @@ def read_configuration(
     except ValueError as error:
         raise ConfigurationError(f"{party}: {path}: {error}") from error
     return configuration
+
+
+def _require_real_use(configuration: PartyConfiguration) -> None:
+    """Refuse a protection that is for simulations only."""
+    if configuration.applied.simulation_only:
+        raise ConfigurationError(
+            f"protection: {configuration.protection} may end a run because of the labels of a "
+            "batch, which tells the peer; it is for simulations. Use statistics=averaged."
+        )
+
+
+def _require_device(device: str) -> None:
+    """Refuse a device that this machine lacks, before the peer is met."""
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigurationError(
+            f"device: {device!r} cannot be used on this machine ({str(error).splitlines()[0]})."
+        ) from error
 
 
 def role_of(path: Path) -> Role:
@@ -254,7 +273,9 @@ def _value(kind: type[PartyConfiguration], key: str, text: str) -> object:
 
 def _first_problem(kind: type[PartyConfiguration], error: ValidationError) -> str:
     """The first rule that is broken, with the key, the rule and the fix."""
-    problem = error.errors()[0]
+    problems = error.errors()
+    # A mistyped key is also a missing one; the typing error says more.
+    problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
     key = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
         return f"unknown key {key!r}. {_suggestion(key, kind.model_fields)}"

@@ -55,6 +55,16 @@ def build_top(configuration: PartyConfiguration, cut_width: int, own: InputShape
     return _made(configuration, make)
 
 
+def require_model(configuration: PartyConfiguration) -> None:
+    """See that the model is known, before the peer is met.
+
+    Raises:
+        ConfigurationError: it is neither built in nor can be imported.
+    """
+    if configuration.model not in _BUILT_IN:
+        own_class(configuration)
+
+
 def own_class(configuration: PartyConfiguration) -> Callable[..., nn.Module]:
     """Import ``package.module:Class``.
 

@@ -70,7 +70,8 @@ def run_label_party(
         CutlayerError: the run could not be done; what was checkpointed stays.
     """
     folder = configuration.run_folder
-    ledger = Ledger(folder / _LEDGER)
+    _private(folder)
+    ledger = Ledger(folder / _LEDGER, configuration.protection_settings)
     audits: list[ReleaseAudit] = []
     protection = configuration.applied
 
@@ -135,11 +136,11 @@ def run_non_label_party(
 
 def predict_as_label_party(
     configuration: LabelConfiguration, reading: TableReading, transport: Transport, out: Path
-) -> int:
+) -> Agreement:
     """Predict every record that both parties' files hold, with the halves of a finished run.
 
     Returns:
-        How many records were predicted; ``out`` holds them.
+        Which records were predicted; ``out`` holds them.
 
     Raises:
         DataError: the run has not ended here, or the file lacks a column that was trained with.
@@ -161,17 +162,17 @@ def predict_as_label_party(
         load_weights(folder, halves)
 
     agreement, logit = party.predict(transport, fill, encoder)
-    write_predictions(agreement, logit, out)
-    return len(logit)
+    write_predictions(agreement, logit, out, "predicted")
+    return agreement
 
 
 def predict_as_non_label_party(
     configuration: NonLabelConfiguration, reading: TableReading, transport: Transport
-) -> int:
+) -> Agreement:
     """Send the activations that the label party predicts from.
 
     Returns:
-        How many records took part.
+        Which records took part.
 
     Raises:
         DataError, CutlayerError: as :func:`predict_as_label_party`.
@@ -189,7 +190,7 @@ def predict_as_non_label_party(
     def fill(bottom: nn.Module) -> None:
         load_weights(folder, {"bottom": bottom})
 
-    return len(party.predict(transport, fill, encoder).ids)
+    return party.predict(transport, fill, encoder)
 
 
 def make_optimizer(
@@ -205,13 +206,15 @@ def make_optimizer(
     return make
 
 
-def write_predictions(agreement: Agreement, logit: Tensor, path: Path) -> None:
+def write_predictions(
+    agreement: Agreement, logit: Tensor, path: Path, last_part: str = "test"
+) -> None:
     """Write id, part of the split, and probability of the positive class, as CSV.
 
     The file is whole once it has its name.
     """
     records = agreement.held_out.tolist()
-    parts = ["validation"] * len(agreement.validation) + ["test"] * len(agreement.test)
+    parts = ["validation"] * len(agreement.validation) + [last_part] * len(agreement.test)
     table = pl.DataFrame(
         {
             "id": [agreement.ids[number] for number in records],
@@ -223,6 +226,12 @@ def write_predictions(agreement: Agreement, logit: Tensor, path: Path) -> None:
     partial = path.with_name(path.name + ".partial")
     table.write_csv(partial)
     partial.replace(path)
+
+
+def _private(folder: Path) -> None:
+    """Make the run's folder readable by its owner alone: it tells about labels."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
 
 
 def _promised(guarantee: Callable[[int], Guarantee], releases: int) -> tuple[Bound, Bound]:
@@ -250,6 +259,9 @@ def _findings(
     name = FROZEN if frozen else configuration.applied.name
     strength = "-" if frozen else configuration.applied.strength
     stage = "none" if frozen else configuration.applied.stage.value
+    title = configuration.run
+    if half.epochs.begin:  # what an earlier start sent was measured then
+        title += f", epochs {half.epochs.begin + 1} to {half.epochs.end}"
     utility = Utility(
         protection=name,
         strength=strength,
@@ -261,7 +273,7 @@ def _findings(
     return Findings(
         created=datetime.now().astimezone().isoformat(timespec="seconds"),
         cutlayer_version=version("cutlayer"),
-        data=configuration.run,
+        data=title,
         train_records=len(half.agreement.train),
         test_records=len(half.agreement.test),
         positive_share=half.positive_share,
