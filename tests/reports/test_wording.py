@@ -58,7 +58,7 @@ def test_what_features_tell_is_not_held_against_a_proof(make_findings, findings)
     rows = replaced(findings, "residual", "labels", leak_auc=0.8)
     residual = verdict(make_findings(rows=rows), "residual sigma=4.26")
     assert residual.level == "good"
-    assert "On the true labels norm reads 0.800, since features tell them as well" in residual.text
+    assert "On the true labels norm reads 0.800, more than the bound" in residual.text
 
 
 def test_a_proof_without_canaries_says_so(make_findings, findings):

@@ -192,7 +192,7 @@ def _rigorous(summary: ProtectionSummary) -> Verdict:
     if check is None or check.limit is None or not summary.tested:
         gap = "there were no" if check is None else "there were too few"
         text = f"{promise}, but {gap} canaries to put it to the test. {_measured(summary)}"
-        return Verdict(summary.label, "warning", text, 1)
+        return Verdict(summary.label, "warning", f"{text} {_features_tell(summary)}".strip(), 1)
     reading = f"{number(check.leak_auc)} by {check.row.attack}"
     if check.standing == "above":
         text = (
@@ -217,8 +217,8 @@ def _features_tell(summary: ProtectionSummary) -> str:
     if bound is None or bound.leak_auc is None or worst is None or _value(worst) <= bound.leak_auc:
         return ""
     return (
-        f"On the true labels {worst.attack} reads {number(worst.leak_auc)}, since features tell "
-        "them as well; the canaries decide."
+        f"On the true labels {worst.attack} reads {number(worst.leak_auc)}, more than the bound: "
+        "that may be what the non-label party's features tell by themselves. Only canaries decide."
     )
 
 
