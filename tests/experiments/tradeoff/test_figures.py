@@ -113,5 +113,5 @@ def test_the_page_says_what_is_missing_and_which_protocol(summary):
     warned = " ".join(warnings_of(replace(summary, configuration=paper, runs=99)))
     assert "as the paper's code does" in warned
     assert "in clear" in warned
-    assert "Every 4th batch was attacked" in warned
+    assert "One batch of every 4 was attacked" in warned
     assert "runs are not done yet" in warned

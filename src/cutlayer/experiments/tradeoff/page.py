@@ -71,7 +71,7 @@ def warnings_of(summary: Summary) -> list[str]:
             warnings.append(WARNING)
     if configuration.audit_every > 1:
         warnings.append(
-            f"Every {configuration.audit_every}th batch was attacked. The leak of the whole "
+            f"One batch of every {configuration.audit_every} was attacked. The leak of the whole "
             "training averages over that share of the visits, and is higher for an attacker who "
             "keeps all."
         )
