@@ -11,7 +11,12 @@ from torch.nn import functional
 
 from cutlayer.data import DATASETS, BatchSchedule, Encoder, Split
 from cutlayer.errors import ConfigurationError, ConnectionLostError, DataError
-from cutlayer.experiments.comparison import pending, run_comparison, training_folder
+from cutlayer.experiments.comparison import (
+    _only_one,
+    pending,
+    run_comparison,
+    training_folder,
+)
 from cutlayer.experiments.findings_of_run import findings_of_run
 from cutlayer.experiments.plan import make_plan, read_plan
 from cutlayer.experiments.result import read_result
@@ -206,6 +211,28 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+def test_two_processes_in_one_folder_do_not_meet(finished):
+    plan, folder = finished
+    with _only_one(folder), pytest.raises(ConfigurationError, match="another process"):
+        run_comparison(plan, folder, Quiet())
+
+
+def test_missing_recordings_are_not_taken_for_whole(tmp_path):
+    plan = small(splits=1, canaries=0, protections=("no_noise",), baselines=())
+    run_comparison(plan, tmp_path / "run", Quiet())
+    next(iter((tmp_path / "run").glob("trainings/*/label_party/transcript/release-*"))).unlink()
+    with pytest.raises(DataError, match="releases that were sent"):
+        findings_of_run(plan, tmp_path / "run", None, ignore)
+
+
+def test_a_training_whose_other_half_was_lost_is_done_again(tmp_path):
+    plan = small(splits=1, canaries=0, protections=("no_noise",), baselines=())
+    run_comparison(plan, tmp_path / "run", Quiet())
+    (path,) = (tmp_path / "run").glob("trainings/*/non_label_party/bottom.safetensors")
+    path.unlink()
+    assert [t.name for t in pending(plan, tmp_path / "run")] == [plan.trainings[0].name]
+
+
 def test_a_damaged_result_is_named(finished, tmp_path):
     plan = small(splits=1, canaries=0, protections=("no_noise",), baselines=())
     run_comparison(plan, tmp_path / "run", Quiet())
@@ -226,6 +253,8 @@ def test_a_damaged_result_is_named(finished, tmp_path):
         ({"protections": ("marvell:s=4,s=5",)}, "setting=value"),
         ({"protections": ("isotropic:t=much",)}, "isotropic:t=much"),
         ({"protections": ("no_noise", "no_noise")}, "twice"),
+        ({"protections": ("isotropic:t=1", "isotropic:t=1.0")}, "twice, in other words"),
+        ({"protections": ("frozen",)}, "baseline"),
         ({"epochs": 0}, "--epochs"),
         ({"splits": 9}, "--splits"),
         ({"batch_size": 1}, "--batch-size"),

@@ -242,10 +242,10 @@ def test_batches_with_few_or_only_positives_are_perturbed(positives):
             torch.nonzero(labels == 0)[: 64 - positives, 0],
         ]
     )
-    few, few_labels = gradient[rows], labels[rows]
+    few, few_labels = gradient[rows] * 8, labels[rows]  # a mean over 64 rows instead of 512
     sent = protection.perturb(few, few_labels, noise=SeededNoise(1))
     # The noise is that of the whole: four squared gaps of 2.5^2, within what 64 rows can show.
-    power = (sent - few).square().sum(dim=1)
+    power = (sent - few).square().sum(dim=1) / 8**2
     assert 0.5 * 4 * 2.5**2 < power.mean().item() < 2 * 4 * 2.5**2
     assert bool((power > 0).all())
 
@@ -424,3 +424,28 @@ def test_settings_are_public_and_memory_is_not():
 def test_wrong_batches_are_refused(gradient, labels, message):
     with pytest.raises(ValueError, match=message):
         Marvell(s=1.0).perturb(gradient, labels, noise=SeededNoise(0))
+
+
+def test_a_short_last_batch_gets_the_noise_of_its_own_scale():
+    # Rows of a mean loss over 40 examples are 512 / 40 times as long as those of 512. With the
+    # averages of full batches as they stand, the short batch would leave almost bare.
+    g = torch.Generator().manual_seed(0)
+    direction = torch.randn(16, generator=g)
+
+    def batch(examples):
+        labels = (torch.arange(examples) % 20 == 0).long()
+        residual = torch.where(labels == 1, -0.9, 0.1) * (
+            0.8 + 0.4 * torch.rand(examples, generator=g)
+        )
+        return residual[:, None] * direction / examples, labels
+
+    protection, source = Marvell(s=4.0), SeededNoise(0)
+    for _ in range(20):
+        protection.perturb(*batch(512), noise=source)
+    gradient, labels = batch(40)
+    noise = protection.perturb(gradient, labels, noise=source) - gradient
+    gap = gradient[labels == 1].mean(0) - gradient[labels == 0].mean(0)
+    power = noise.square().sum(1).mean() / gap.square().sum()
+    # The power asked for is s = 4 squared gaps. Over 40 draws of a normal's square the mean has a
+    # relative standard error of sqrt(2 / 40) = .22; five of them.
+    assert abs(power / 4 - 1) < 5 * 0.23

@@ -113,6 +113,7 @@ def raw(message, run="run"):
         (Message(Kind.GRADIENT, 0, torch.ones(4, 2)), "run", "GRADIENT where ACTIVATION"),
         (Message(Kind.ACTIVATION, 0, torch.full((4, 2), torch.nan)), "run", "4 of 4 rows"),
         (Message(Kind.ACTIVATION, 0, torch.tensor([[1, torch.inf]] * 4)), "run", "not finite"),
+        (Message(Kind.ACTIVATION, 0, torch.full((4, 2), 3e38)), "run", "beyond 1e\\+06"),
         (Message(Kind.ERROR, 0, torch.ones(2, 16, dtype=torch.uint8)), "run", "malformed ERROR"),
     ],
 )

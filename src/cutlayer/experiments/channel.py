@@ -121,7 +121,11 @@ class PeerProcess(Channel):
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             self._process.terminate()
-            self._process.wait()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=_LAST_WORDS_SECONDS)
+            if self._process.returncode is None:
+                self._process.kill()  # a stopped process does not hear SIGTERM
+                self._process.wait()
         if kind is None and (failure := self.failure(lost=False)) is not None:
             raise failure
 

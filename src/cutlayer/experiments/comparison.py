@@ -1,7 +1,10 @@
 """Run the trainings of a plan, one after the other, each kept in its own folder."""
 
+import fcntl
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -13,7 +16,11 @@ from cutlayer.errors import ConfigurationError, ConnectionLostError
 from cutlayer.experiments.channel import Channel, PeerProcess, PeerThread
 from cutlayer.experiments.plan import ALONE, Plan, Training, keep_plan
 from cutlayer.experiments.result import read_result, result_of, write_result
-from cutlayer.experiments.two_parties import LABEL_FOLDER, build_label_party
+from cutlayer.experiments.two_parties import (
+    LABEL_FOLDER,
+    NON_LABEL_FOLDER,
+    build_label_party,
+)
 from cutlayer.parties import LabelParty, TopHalf
 from cutlayer.parties.checkpoint import save_half
 from cutlayer.parties.observers import ProgressObserver, ReleaseObserver
@@ -41,8 +48,17 @@ def pending(plan: Plan, run_folder: Path) -> list[Training]:
     return [
         training
         for training in plan.trainings
-        if read_result(training_folder(run_folder, training)) is None
+        if not _is_done(training_folder(run_folder, training))
     ]
+
+
+def _is_done(folder: Path) -> bool:
+    """Whether the label party has a result, and the other party its half if it took part."""
+    result = read_result(folder)
+    if result is None:
+        return False
+    alone = result.protection == ALONE
+    return alone or (folder / NON_LABEL_FOLDER / "bottom.safetensors").exists()
 
 
 def run_comparison(plan: Plan, run_folder: Path, watcher: Watcher) -> None:
@@ -60,6 +76,26 @@ def run_comparison(plan: Plan, run_folder: Path, watcher: Watcher) -> None:
     table = DATASETS[plan.data]().label_party_table()
     _require_records(plan, table)
     keep_plan(plan, run_folder)
+    with _only_one(run_folder):
+        _run_all(plan, run_folder, table, watcher)
+
+
+@contextmanager
+def _only_one(run_folder: Path) -> Iterator[None]:
+    """Keep a second process out of the folder; the operating system frees it at the end."""
+    with (run_folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigurationError(
+                f"--out: another process is at work in {run_folder}. Wait for it, or choose "
+                "another folder."
+            ) from error
+        yield
+
+
+def _run_all(plan: Plan, run_folder: Path, table: PartyTable, watcher: Watcher) -> None:
+    """Do what is left, one training after the other."""
     torch.set_num_threads(1)
     waiting = pending(plan, run_folder)
     for training in waiting:

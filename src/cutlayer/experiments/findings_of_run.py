@@ -65,7 +65,7 @@ def findings_of_run(
     audits: list[tuple[_Done, LeakAudit]] = []
     for index, entry in enumerate(audited):
         on_audit(entry.training.name, index, len(audited))
-        audits.append((entry, _audit(plan, entry.training, run_folder, chosen)))
+        audits.append((entry, _audit(plan, entry, run_folder, chosen)))
     on_audit("", len(audited), len(audited))
     utility = {label: _utility(label, done) for label in dict.fromkeys(_label(e) for e in done)}
     joined = [(_audited(entry, utility), entry, audit) for entry, audit in audits]
@@ -114,10 +114,9 @@ def _done(plan: Plan, run_folder: Path) -> list[_Done]:
     return done
 
 
-def _audit(
-    plan: Plan, training: Training, run_folder: Path, attacks: Mapping[str, Attack]
-) -> LeakAudit:
+def _audit(plan: Plan, entry: _Done, run_folder: Path, attacks: Mapping[str, Attack]) -> LeakAudit:
     """Attack one recorded training, at the first layer too where the peer's half was given."""
+    training, sent = entry.training, entry.result.releases
     folder = training_folder(run_folder, training)
     own = folder / LABEL_FOLDER
     carrier = None
@@ -125,8 +124,14 @@ def _audit(
         half = NonLabelHalf(folder / HANDED_OVER)
         bottom = make_bottom(plan, training, half.features.shape[1])
         carrier = FirstLayerCarrier(half, bottom)
+    transcript = Transcript(own / TRANSCRIPT)
+    if len(transcript) != sent:
+        raise DataError(
+            f"{own / TRANSCRIPT} holds {len(transcript)} of the {sent} releases that were sent. "
+            f"Delete {folder} and run again."
+        )
     return audit_leak(
-        Transcript(own / TRANSCRIPT),
+        transcript,
         read_truth(own / TRUTH),
         hints=read_hints(own / HINTS),
         attacks=attacks,

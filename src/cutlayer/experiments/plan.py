@@ -70,12 +70,12 @@ class Plan(BaseModel):
     folds: int = Field(default=5, ge=2)
     epochs: int = Field(default=20, ge=1)
     batch_size: int = Field(default=512, ge=2)
-    cut_width: int = Field(default=32, ge=1)
+    cut_width: int = Field(default=32, ge=1, le=1 << 20)
     hidden_width: int = Field(default=32, ge=1)
     learning_rate: float = Field(default=2e-3, gt=0)
     weight_decay: float = Field(default=1e-2, ge=0)
     canaries: int = Field(default=1000, ge=0)
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=1 << 63)
     simulated: bool = False
     """One process and repeatable noise, for research; otherwise two processes and secret noise."""
 
@@ -171,8 +171,20 @@ def make_plan(**settings: object) -> Plan:
         )
     if len(set(plan.protections)) != len(plan.protections):
         raise ConfigurationError("--protection: the same protection is named twice.")
-    for training in plan.trainings:
-        _ = training.protection  # a wrong setting is found before anything is written
+    for spec in plan.protections:
+        if spec in BASELINES:
+            raise ConfigurationError(
+                f"--protection: {spec} is a baseline, which is trained in any case. Leave it out."
+            )
+    titles: set[tuple[str, str]] = set()
+    for training in plan.trainings:  # a wrong setting is found before anything is written
+        if training.split or training.canaries:
+            continue
+        if training.title in titles:
+            raise ConfigurationError(
+                f"--protection: {' '.join(training.title)} is named twice, in other words."
+            )
+        titles.add(training.title)
     return plan
 
 
@@ -207,6 +219,8 @@ def keep_plan(plan: Plan, folder: Path) -> None:
                 "the same settings to go on with that run."
             )
         return
+    if folder.exists() and not folder.is_dir():
+        raise ConfigurationError(f"--out: {folder} is a file. Name a folder.")
     if folder.exists() and any(folder.iterdir()):
         raise ConfigurationError(
             f"--out: {folder} is not empty and holds no run. Choose another folder."

@@ -12,11 +12,13 @@ from cutlayer.experiments.plan import Plan, Training
 from cutlayer.models import Top, mlp
 from cutlayer.parties import Agreement, Canaries, InputShape, LabelParty, NonLabelParty
 from cutlayer.parties.observers import HalfObserver, ProgressObserver, ReleaseObserver
+from cutlayer.protocol import Deadlines
 from cutlayer.rng import NoiseSource, SecretNoise, SeededNoise
 from cutlayer.transcript import NonLabelHalfWriter
 
 LABEL_FOLDER = "label_party"
 NON_LABEL_FOLDER = "non_label_party"
+_PATIENCE_SECONDS = 86400.0
 HANDED_OVER = f"{NON_LABEL_FOLDER}/handed_over"
 
 
@@ -89,6 +91,8 @@ def build_non_label_party(
         lambda own: make_bottom(plan, training, own.width),
         make_optimizer(plan),
         observers=make_observers if training.audited else None,
+        # Connected before the label party is free: a silent training of its own may come first.
+        deadlines=Deadlines(connect=_PATIENCE_SECONDS),
     )
 
 

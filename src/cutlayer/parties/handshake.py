@@ -1,5 +1,6 @@
 """The handshake: the same terms, the same records, the same split, before anything is trained."""
 
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -123,7 +124,7 @@ def _greeting_of(fields: dict[str, JsonScalar], role: Role) -> Greeting | None:
     nonce, records, epochs = (fields.get(name) for name in ("nonce", "records", "checkpoints"))
     if fields.get("role") != role.value or not isinstance(epochs, str):
         return None
-    if not isinstance(nonce, str) or len(nonce) != 2 * _NONCE_BYTES:
+    if not isinstance(nonce, str) or not re.fullmatch(f"[0-9a-f]{{{2 * _NONCE_BYTES}}}", nonce):
         return None
     if not isinstance(records, int) or isinstance(records, bool) or records < 1:
         return None

@@ -239,6 +239,11 @@ class LabelParty:
                 the plan is shorter than a run that has no ledger.
         """
         begun = self._ledger.epochs_begun if self._ledger else 0
+        if self._checkpoints and begun < max(self._checkpoints.epochs, default=0):
+            raise DataError(
+                "label party: there are checkpoints of more epochs than the ledger has charged, so "
+                "it is not the ledger of this run. Put it back, or begin a run of another name."
+            )
         planned = self._protection.planned_releases
         if planned is None or self._terms.mode != "loop":
             return None

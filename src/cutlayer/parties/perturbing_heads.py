@@ -133,7 +133,7 @@ class GradientHead(Head):
         labels = (
             torch.arange(2, device=activation.device).flip(0).repeat_interleave(len(activation))
         )
-        self._protection.prime(torch.cat(both), labels)
+        self._protection.prime(torch.cat(both) / 2, labels)  # of the mean over both halves
 
 
 class ResidualHead(Head):

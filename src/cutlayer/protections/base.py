@@ -76,6 +76,8 @@ class GradientProtection(Protection):
     def prime(self, gradient: Tensor, labels: Tensor) -> None:
         """Learn from a batch that is never sent. Most protections have nothing to learn.
 
+        ``gradient`` is that of the mean loss over all these rows, as in :meth:`perturb`.
+
         A label party calls this once, before the first release, with the gradients that the first
         batch would have under label 1 and under label 0, so that a protection with class
         statistics knows both classes whatever the batch holds.

@@ -1,6 +1,6 @@
 """Class statistics of gradients: of one batch, or averaged so that every batch has some."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -37,6 +37,18 @@ class BatchStatistics:
     def mean_gap(self) -> Tensor:
         """Mean gradient of the positives minus that of the negatives, shape ``(width,)``."""
         return self.mean_pos - self.mean_neg
+
+    def in_units(self, factor: float) -> "BatchStatistics":
+        """The statistics of the same gradients, each multiplied by ``factor``."""
+        squared = factor * factor
+        return replace(
+            self,
+            mean_pos=self.mean_pos * factor,
+            mean_neg=self.mean_neg * factor,
+            variance_pos=self.variance_pos * squared,
+            variance_neg=self.variance_neg * squared,
+            gap_squared=self.gap_squared * squared,
+        )
 
     @property
     def width(self) -> int:

@@ -61,6 +61,10 @@ class ClassMoments:
             scatter=self.scatter + other.scatter + self.weight * (other.weight / weight) * distance,
         )
 
+    def in_units(self, factor: float) -> "ClassMoments":
+        """The same rows with every gradient multiplied by ``factor``."""
+        return replace(self, mean=self.mean * factor, scatter=self.scatter * factor * factor)
+
     def scaled(self, factor: float) -> "ClassMoments":
         """The same rows with every weight multiplied by ``factor``."""
         return replace(

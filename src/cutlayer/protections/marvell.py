@@ -126,7 +126,8 @@ class Marvell(GradientProtection):
         """From now on describe the classes by the rows of all ranks of a group together.
 
         For data-parallel training inside the label party: each rank perturbs its own rows, with
-        the noise of the whole batch. ``perturb`` and ``prime`` become collective calls.
+        the noise of the whole batch. ``perturb`` and ``prime`` become collective calls. Each
+        rank's gradient is that of the mean loss over its own rows.
 
         Args:
             group: ranks that share a batch; by default all.
@@ -150,8 +151,7 @@ class Marvell(GradientProtection):
             ProtectionError: NaN or infinity in the gradient.
         """
         check_batch(gradient, labels)
-        moments = class_moments(gradient, labels)
-        self._memory.averages.prime(self._memory.gather(moments))
+        self._memory.averages.prime(self._memory.gather(_per_example(gradient, labels)))
 
     @override
     def perturb(self, gradient: Tensor, labels: Tensor, *, noise: NoiseSource) -> Tensor:
@@ -161,8 +161,8 @@ class Marvell(GradientProtection):
         # One number instead of one for each value: NaN and infinity pass through a sum.
         if not math.isfinite(largest.sum().item()):
             require_finite(gradient, "the gradient before protection")
-        moments = class_moments(gradient, labels)
-        statistics = self._describe(self._memory.gather(moments))
+        moments = self._memory.gather(_per_example(gradient, labels))
+        statistics = self._describe(moments).in_units(1 / gradient.shape[0])
         variances = self._optimise(statistics)
         if max(variances.along_pos, variances.along_neg) == 0:
             _require_equal_rows(gradient)
@@ -236,6 +236,17 @@ class Marvell(GradientProtection):
             width=statistics.width,
         )
         self._memory.largest_sum_kl = max(reached, self._memory.largest_sum_kl or 0.0)
+
+
+def _per_example(gradient: Tensor, labels: Tensor) -> Moments:
+    """Moments of the examples' own gradients: those of the mean loss, times the number of rows.
+
+    Batches of different sizes can be averaged only in this unit: in a short last batch every row
+    of the mean loss is longer.
+    """
+    rows = gradient.shape[0]
+    positives, negatives = (moments.in_units(rows) for moments in class_moments(gradient, labels))
+    return positives, negatives
 
 
 def _add_noise(

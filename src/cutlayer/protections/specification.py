@@ -38,7 +38,7 @@ def parse_protection(
         settings.setdefault("releases", planned_releases)
     try:
         return kind(**settings)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, ArithmeticError) as error:
         raise ConfigurationError(f"protection {text!r}: {error}") from error
 
 

@@ -26,6 +26,8 @@ from cutlayer.protocol import codec
 from cutlayer.protocol.messages import ErrorCode, JsonScalar, Kind, Message, Role
 from cutlayer.protocol.transport import Deadlines, Transport
 
+MAX_MAGNITUDE = 1e6
+"""Largest value in an activation or a gradient; a squared loss of it still fits a float32."""
 ERROR_WIDTH = 16
 """Bytes of every ERROR payload: its length tells nothing."""
 
@@ -116,7 +118,7 @@ class Session:
         """Wait for one tensor message of this kind, step and shape.
 
         Returns:
-            The tensor; floating-point values are finite.
+            The tensor; floating-point values are finite and at most 1e6 in size.
 
         Raises:
             ProtocolError: anything else came, or the peer ended the session.
@@ -130,6 +132,8 @@ class Session:
                 check.finite(kind.name, message.tensor)
             except ValueError as error:
                 raise self._refuse(f"values that are not finite ({error})") from error
+            if message.tensor.numel() and float(message.tensor.abs().amax()) > MAX_MAGNITUDE:
+                raise self._refuse(f"values beyond {MAX_MAGNITUDE:g}, which would ruin the model")
         return message.tensor
 
     def receive_fields(self, kind: Kind) -> dict[str, JsonScalar]:

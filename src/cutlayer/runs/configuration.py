@@ -39,13 +39,13 @@ class PartyConfiguration(BaseModel):
     """Where the label party listens, and the non-label party connects to."""
     folder: Path | None = None
     """Where this party keeps its run; by default ``runs/RUN/PARTY``."""
-    wait: float = Field(default=300.0, gt=0)
+    wait: float = Field(default=300.0, gt=0, le=2_592_000)
     """Seconds to wait for the peer to appear; either party may start first."""
 
     epochs: int = Field(default=20, ge=1)
     batch_size: int = Field(default=512, ge=2)
-    cut_width: int = Field(default=32, ge=1)
-    seed: int = Field(default=0, ge=0)
+    cut_width: int = Field(default=32, ge=1, le=1 << 20)
+    seed: int = Field(default=0, ge=0, lt=1 << 63)
     validation_share: float = Field(default=0.1, ge=0, lt=1)
     test_share: float = Field(default=0.2, gt=0, lt=1)
 
@@ -72,7 +72,7 @@ class PartyConfiguration(BaseModel):
     precision: Literal["float32", "bfloat16"] = "float32"
     accumulate: int = Field(default=1, ge=1)
     compile: bool = False
-    threads: int = Field(default=1, ge=1)
+    threads: int = Field(default=1, ge=1, le=1024)
     """Of this party's process. Small networks are fastest with one, above all where both parties
     share a machine."""
 
