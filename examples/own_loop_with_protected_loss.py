@@ -14,8 +14,13 @@ def main() -> float:
     labels = torch.tensor(target)
     bottom = nn.Linear(30, 16)
     message_top, prediction_top = (nn.Sequential(nn.ReLU(), nn.Linear(16, 1)) for _ in range(2))
-    halves = nn.ModuleList([bottom, message_top, prediction_top])
-    optimizer = torch.optim.Adam(halves.parameters(), lr=0.01)
+    optimizer = torch.optim.Adam(
+        [
+            {"params": bottom.parameters(), "lr": 0.001},
+            {"params": message_top.parameters(), "lr": 0.001},
+            {"params": prediction_top.parameters(), "lr": 0.01},
+        ]
+    )
     protection = Residual(max_leak_auc=0.7, releases=20)  # 20 visits of each record are planned
     for rows in (torch.arange(512).split(128)) * 20:
         activation = bottom(features[rows])

@@ -15,7 +15,8 @@ def run(name):
 
 @pytest.mark.parametrize("name", ["own_loop_with_protect", "own_loop_with_protected_loss"])
 def test_own_loops_learn(name):
-    assert run(name) < 0.6  # from ln 2 = 0.69 at the start
+    # From ln 2 = 0.69. Thirty runs ended at .50 with deviation .035: this is more than four off.
+    assert run(name) < 0.66
 
 
 def test_own_modules_predict():
