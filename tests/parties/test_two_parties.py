@@ -13,6 +13,7 @@ from cutlayer.errors import (
 )
 from cutlayer.parties import InputShape, LabelParty, Terms
 from cutlayer.protections import Isotropic, Marvell, MaxNorm, NoNoise, Residual
+from cutlayer.protocol import InMemoryTransport
 from cutlayer.rng import SeededNoise
 from tests.parties.conftest import adam, make_bottom, make_top, run_pair, tables, terms
 
@@ -228,15 +229,27 @@ def test_frozen_bottom_is_the_same_whatever_the_labels_are(pair):
     assert torch.equal(first.weight, second.weight)
 
 
-def test_the_message_sizes_do_not_depend_on_labels(pair):
+def test_what_crosses_has_the_same_kinds_sizes_and_order_whatever_the_labels_are(pair, monkeypatch):
     label, other = pair
-    sizes = []
-    for labels in (label.labels, 1 - label.labels):
-        seen = Seen()
-        table = PartyTable("label party", label.ids, label.features, labels)
-        run_pair(table, other, Marvell(s=4.0), observers=lambda a, c, s=seen: [s])
-        sizes.append([tuple(r.gradient.shape) for r in seen.steps])
-    assert sizes[0] == sizes[1]
+    frames = []
+    send = InMemoryTransport.send
+
+    def recorded(transport, header, payload, *, deadline):
+        # Kind, element type, step, rows, width and payload bytes; HELLO holds a random nonce.
+        frames.append((header[6:8], header[16:40], payload.nbytes))
+        send(transport, header, payload, deadline=deadline)
+
+    monkeypatch.setattr(InMemoryTransport, "send", recorded)
+    sent = []
+    mostly_negative = (torch.arange(len(label.labels)) % 10 == 0).long()
+    for labels in (label.labels, 1 - label.labels, mostly_negative):
+        frames.clear()
+        run_pair(
+            PartyTable("label party", label.ids, label.features, labels), other, Marvell(s=4.0)
+        )
+        sent.append(list(frames))
+    assert len(sent[0]) > 20
+    assert sent[0] == sent[1] == sent[2]
 
 
 def test_label_party_without_own_features_trains():

@@ -146,7 +146,7 @@ def test_built_in_halves_fit_each_other(write, model):
     ).shape == (3,)
 
 
-def test_initial_weights_are_secret(write):
+def test_initial_weights_differ_at_every_start(write):
     configuration = read(write(SHORTEST))
     first, second = (build_bottom(configuration, OWN_SHAPE) for _ in range(2))
     assert not torch.equal(first[0].weight, second[0].weight)

@@ -22,7 +22,7 @@ def build_bottom(configuration: PartyConfiguration, own: InputShape) -> nn.Modul
     Raises:
         ConfigurationError: the model is unknown, or refuses these sizes.
     """
-    generator = _secret_generator()
+    generator = _fresh_generator()
     width, hidden = configuration.cut_width, configuration.hidden
 
     def make() -> nn.Module:
@@ -43,7 +43,7 @@ def build_top(configuration: PartyConfiguration, cut_width: int, own: InputShape
     Raises:
         ConfigurationError: the model is unknown, or refuses these sizes.
     """
-    generator, hidden = _secret_generator(), configuration.hidden
+    generator, hidden = _fresh_generator(), configuration.hidden
 
     def make() -> nn.Module:
         if configuration.model == "mlp":
@@ -104,8 +104,8 @@ def _made(configuration: PartyConfiguration, make: Callable[[], nn.Module]) -> n
     return half
 
 
-def _secret_generator() -> torch.Generator:
-    """Initial weights that the peer cannot know: seeded by the operating system."""
+def _fresh_generator() -> torch.Generator:
+    """Initial weights that differ at every start; torch keeps 32 bits, so they hide nothing."""
     generator = torch.Generator()
     generator.seed()
     return generator
