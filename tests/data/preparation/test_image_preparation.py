@@ -125,6 +125,7 @@ def test_too_many_broken_images_stop_the_run(tmp_path, table_and_folder):
     with pytest.raises(DataError, match=r"at most 0\.01 of the rows may be dirty, but 5 of 14"):
         prepare_images(raw_images(folder, table), tmp_path / "out", options)
     assert not (tmp_path / "out").exists()
+    assert len((tmp_path / "out.partial/rejects.csv").read_text().splitlines()) == 1 + 5
 
 
 def test_all_positives_and_so_many_negatives_whatever_their_order():

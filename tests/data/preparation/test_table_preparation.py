@@ -132,11 +132,28 @@ def test_every_kind_of_dirt_is_counted_named_and_left_out(tmp_path):
 def test_more_rejects_may_be_allowed_after_the_fact(tmp_path):
     path = tmp_path / "train.txt"
     path.write_text(criteo_line() * 9 + "\n")
-    with pytest.raises(DataError, match=r"at most 0\.01 of the rows may be dirty, but 1 of 10 are"):
+    with pytest.raises(
+        DataError, match=r"at most 0\.01 of the rows may be dirty, but 1 of 10 are"
+    ) as error:
         prepared(criteo(path), tmp_path / "out", split=ALL_TRAIN)
     assert not (tmp_path / "out").exists()
+    listing = tmp_path / "out.partial/rejects.csv"
+    assert f"All up to there are listed in {listing}." in str(error.value)
+    assert rejects(tmp_path / "out.partial") == [(10, "blank line")]
     assert prepared(criteo(path), tmp_path / "out", split=ALL_TRAIN, max_rejects=0.1).rows == 9
     assert not (tmp_path / "out.partial").exists()
+
+
+def test_a_run_that_stops_lists_the_rejects_of_finished_shards_too(tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_text("dirt\n" + criteo_line() * 9 + "\n")
+    small = {"shard_rows": 4, "block_bytes": 200, "split": ALL_TRAIN, "vocabulary": "hashed"}
+    for _ in range(2):  # the second goes on behind the finished shards
+        with pytest.raises(DataError, match=r"2 of 11 are\..* in .*out\.partial/rejects\.csv"):
+            prepared(criteo(path), tmp_path / "out", numbers="as-is", max_rejects=0.1, **small)
+        assert list((tmp_path / "out.partial/work").glob("shard-*.json"))
+        dirt = [(1, "has 1 fields, not 40"), (11, "blank line")]
+        assert rejects(tmp_path / "out.partial") == dirt
 
 
 def test_a_wrong_format_is_seen_before_the_whole_file_is_read(tmp_path):

@@ -24,10 +24,11 @@ from cutlayer.data.preparation.output import (
     silent,
     source_mark,
     summary,
+    tally_behind,
     versions,
 )
 from cutlayer.data.preparation.raw_images import ImageEntry, RawImages, decoded
-from cutlayer.data.preparation.rejects import Reject, RejectTally, rejects_csv
+from cutlayer.data.preparation.rejects import Reject, rejects_csv
 from cutlayer.data.preparation.work_folder import Json, WorkFolder, write_whole
 from cutlayer.data.split import hashed_place
 
@@ -117,12 +118,9 @@ class _Run:
     def write(self, work: WorkFolder) -> None:
         """Write all shards that are not there yet, then finish the folder."""
         message = FileMessage(LABEL_PARTY, self.raw.path)
-        tally = RejectTally(message, self.options.max_rejects)
-        tally.add(0, self.unnamed)
         shards = work.shards()
-        for shard in shards:
-            tally.accepted += shard["rows"]
-            tally.rejected += shard["rejected"]
+        tally = tally_behind(work, shards, message, self.options.max_rejects)
+        tally.add(0, self.unnamed)
         step = self.options.shard_rows
         for number in range(len(shards), -(-len(self.entries) // step)):
             first = number * step

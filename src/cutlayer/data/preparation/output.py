@@ -1,5 +1,6 @@
 """The output of a preparation: file names, manifests, and what the schema tells of them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from importlib.metadata import version
@@ -8,9 +9,10 @@ from typing import Final
 
 import polars as pl
 
+from cutlayer.data.file_message import FileMessage
 from cutlayer.data.party_table import LABEL_PARTY, NON_LABEL_PARTY, PartyName
 from cutlayer.data.preparation.options import PARTS
-from cutlayer.data.preparation.rejects import HEADER
+from cutlayer.data.preparation.rejects import HEADER, RejectTally
 from cutlayer.data.preparation.work_folder import REJECTS_FILE, Json, WorkFolder, write_whole
 
 FORMAT: Final = 1
@@ -71,16 +73,27 @@ def summary(shards: list[Json]) -> Json:
     }
 
 
+def tally_behind(
+    work: WorkFolder, shards: Sequence[Json], message: FileMessage, max_share: float
+) -> RejectTally:
+    """The tally of a pass that goes on behind some finished shards, whose rejects it has listed."""
+    _list_rejects(work, work.rejects, len(shards))
+    accepted = sum(shard["rows"] for shard in shards)
+    rejected = sum(shard["rejected"] for shard in shards)
+    return RejectTally(message, max_share, work.rejects, accepted, rejected)
+
+
 def join_rejects(work: WorkFolder, shards: int, before: bytes = b"") -> None:
     """One file of all rejects, piece by piece."""
+    write_whole(work.staging / REJECTS_FILE, lambda path: _list_rejects(work, path, shards, before))
 
-    def write(path: Path) -> None:
-        with path.open("wb") as file:
-            file.write((",".join(HEADER) + "\n").encode() + before)
-            for number in range(shards):
-                file.write(work.state_file(f"rejects-{number:05d}.csv").read_bytes())
 
-    write_whole(work.staging / REJECTS_FILE, write)
+def _list_rejects(work: WorkFolder, path: Path, shards: int, before: bytes = b"") -> None:
+    """The rejects before the first shard and of finished shards."""
+    with path.open("wb") as file:
+        file.write((",".join(HEADER) + "\n").encode() + before)
+        for number in range(shards):
+            file.write(work.state_file(f"rejects-{number:05d}.csv").read_bytes())
 
 
 def put(path: Path, data: bytes) -> None:

@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from cutlayer.data.file_message import FileMessage
@@ -29,6 +30,8 @@ class RejectTally:
 
     message: FileMessage
     max_share: float
+    listing: Path
+    """Where rejects are listed as they are seen, below a header; a run that stops leaves it."""
     accepted: int = 0
     rejected: int = 0
     first: list[Reject] = field(default_factory=list)
@@ -48,6 +51,9 @@ class RejectTally:
         self.accepted += accepted
         self.rejected += len(new)
         self.first += new[: _SHOWN - len(self.first)]
+        if new:
+            with self.listing.open("ab") as file:
+                file.write(rejects_csv(new))
         if self.rows >= _JUDGED_FROM:
             self._judge()
 
@@ -74,10 +80,12 @@ class RejectTally:
             )
 
     def _examples(self) -> str:
-        """The first rejects."""
-        if not self.first:
+        """The first rejects, and where to find all."""
+        if not self.rejected:
             return ""
-        return " First: " + "; ".join(f"line {one.line}: {one.reason}" for one in self.first) + "."
+        first = "; ".join(f"line {one.line}: {one.reason}" for one in self.first)
+        shown = f" First: {first}." if first else ""
+        return f"{shown} All up to there are listed in {self.listing}."
 
 
 def rejects_csv(rejects: Iterable[Reject]) -> bytes:

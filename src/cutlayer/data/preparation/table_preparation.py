@@ -24,6 +24,7 @@ from cutlayer.data.preparation.output import (
     silent,
     source_mark,
     summary,
+    tally_behind,
     versions,
 )
 from cutlayer.data.preparation.raw_table import RawTable
@@ -110,16 +111,18 @@ class _Run:
             exact = ExactCoding.from_frame(frame, layout.categories if counted else ())
         else:
             counts = CategoryCounts(len(layout.categories) if counted else 0, work.spill)
-            self._first_pass(statistics, counts)
+            self._first_pass(work, statistics, counts)
             names = layout.categories if counted else ()
             exact = ExactCoding.from_counts(counts.frequent(options.min_count), names)
             write_whole(kept, exact.as_frame(names).write_parquet)
             work.keep_state("statistics", statistics.to_json())
         return statistics, hashed if options.vocabulary == "hashed" else exact
 
-    def _first_pass(self, statistics: NumberStatistics, counts: CategoryCounts) -> None:
+    def _first_pass(
+        self, work: WorkFolder, statistics: NumberStatistics, counts: CategoryCounts
+    ) -> None:
         """Learn from the training rows of the whole file."""
-        tally = RejectTally(self.raw.message, self.options.max_rejects)
+        tally = tally_behind(work, [], self.raw.message, self.options.max_rejects)
         training = 0
         counted = self.options.vocabulary == "exact"
         for rows, _ in self._typed_blocks("learning", Position(), tally):
@@ -137,10 +140,7 @@ class _Run:
     def write(self, work: WorkFolder, statistics: NumberStatistics, coding: Coding) -> None:
         """Write all shards that are not there yet, then finish the folder."""
         shards = work.shards()
-        tally = RejectTally(self.raw.message, self.options.max_rejects)
-        for shard in shards:
-            tally.accepted += shard["rows"]
-            tally.rejected += shard["rejected"]
+        tally = tally_behind(work, shards, self.raw.message, self.options.max_rejects)
         start = Position(**shards[-1]["end"]) if shards else Position()
         shard_in_work = _Shard(self.raw, start)
         for rows, end in self._typed_blocks("writing", start, tally):

@@ -81,6 +81,11 @@ class WorkFolder:
         self._release()
 
     @property
+    def rejects(self) -> Path:
+        """Where rejects are listed while the run is not finished."""
+        return self._partial / REJECTS_FILE
+
+    @property
     def spill(self) -> Path:
         """Where intermediate counts may lie."""
         return self._state / "counts"
