@@ -6,6 +6,7 @@ from cutlayer.data.caravan import Caravan
 from cutlayer.data.column_choice import ROW_NUMBER
 from cutlayer.data.encoding import Encoder
 from cutlayer.data.party_table import LABEL_PARTY, NON_LABEL_PARTY, PartyName, PartyTable
+from cutlayer.data.prepared import PreparedData
 from cutlayer.data.schedule import BatchSchedule
 from cutlayer.data.split import Split, fold_of
 from cutlayer.data.synthetic_ctr import SyntheticCtr
@@ -33,6 +34,7 @@ __all__ = [
     "Encoder",
     "PartyName",
     "PartyTable",
+    "PreparedData",
     "Split",
     "SyntheticCtr",
     "TableFile",
