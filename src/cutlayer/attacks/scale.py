@@ -28,6 +28,25 @@ def at_unit_scale(gradient: Tensor) -> Tensor:
     return values * math.ldexp(1.0, min(-exponent, 1023))
 
 
+def at_common_scale(gradient: Tensor, hints: Tensor) -> tuple[Tensor, Tensor]:
+    """The batch and the known rows, divided by one power of two as in :func:`at_unit_scale`."""
+    values = at_unit_scale(torch.cat([exact(gradient), exact(hints).to(gradient.device)]))
+    return values[: len(gradient)], values[len(gradient) :]
+
+
+def standard_columns(features: Tensor, like: Tensor | None = None) -> Tensor:
+    """Columns with mean 0 and deviation 1 over the rows of ``like``, or of ``features`` itself.
+
+    A column that is the same in all rows becomes zero.
+    """
+    reference = features if like is None else like
+    mean = reference.mean(dim=0)
+    deviation = (reference - mean).square().mean(dim=0).sqrt()
+    # Deviations at the rounding error of the column's values are zeros, not a signal.
+    rounding = 64 * torch.finfo(features.dtype).eps * reference.abs().amax(dim=0)
+    return torch.where(deviation > rounding, (features - mean) / deviation, 0.0)
+
+
 def row_norms(gradient: Tensor) -> Tensor:
     """Euclidean norm of each row, float64, shape ``(examples, 1)``, in the unit of ``gradient``."""
     values = exact(gradient)

@@ -104,6 +104,9 @@ class AttackTally:
             self._hintless += 1
             return
         knowledge = SideKnowledge(hint=hint.gradient if hint else None)
+        if self._attack.missing(knowledge):
+            self._hintless += 1
+            return
         scores = self._attack.score(release, knowledge).detach().cpu()
         records = release.records.cpu()
         if needs_hint and hint is not None:

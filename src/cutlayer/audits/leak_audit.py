@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from cutlayer.attacks import ATTACKS, Attack
+from cutlayer.attacks import ATTACKS, Attack, runnable
 from cutlayer.audits.attack_tally import AttackTally, Measurement, StepCurve, Target
 from cutlayer.audits.class_histograms import GradientHistogram, HistogramTally
 from cutlayer.audits.findings import Layer
@@ -39,7 +39,7 @@ class LeakAuditor:
 
     Args:
         truth: labels by record, and the canaries if there are any: then AUCs cover them alone.
-        attacks: which attacks to run, by name.
+        attacks: which attacks to run, by name; ``None`` for the cheap ones with at most one hint.
         first_layer: how to carry a release to the non-label party's first layer; ``None``
             measures the cut alone.
 
@@ -51,9 +51,11 @@ class LeakAuditor:
         self,
         truth: Truth,
         *,
-        attacks: Mapping[str, Attack] = ATTACKS,
+        attacks: Mapping[str, Attack] | None = None,
         first_layer: FirstLayer | None = None,
     ) -> None:
+        if attacks is None:
+            attacks = runnable(ATTACKS, known=("hint",))
         if not attacks:
             raise ValueError("attacks must name at least one attack, got none.")
         self._truth = truth
@@ -127,7 +129,7 @@ def audit_leak(
     truth: Truth,
     *,
     hints: Hints | None = None,
-    attacks: Mapping[str, Attack] = ATTACKS,
+    attacks: Mapping[str, Attack] | None = None,
     first_layer: FirstLayer | None = None,
 ) -> LeakAudit:
     """Measure how much a training's gradients told about the labels.
@@ -139,7 +141,7 @@ def audit_leak(
             gives them.
         truth: labels by record, and the canaries if there are any: then AUCs cover them alone.
         hints: a known positive for each step; attacks that need one run on those steps only.
-        attacks: which attacks to run, by name.
+        attacks: which attacks to run, by name; ``None`` for the cheap ones with at most one hint.
         first_layer: how to carry a release to the non-label party's first layer.
 
     Raises:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cutlayer import check
-from cutlayer.attacks import ATTACKS, Attack
+from cutlayer.attacks import Attack
 from cutlayer.audits.hints import Hint, pick_hint
 from cutlayer.audits.leak_audit import LeakAudit, LeakAuditor
 from cutlayer.audits.truth import Truth
@@ -20,7 +20,7 @@ class ReleaseAudit:
         labels: training labels by record, 0 or 1, shape ``(records,)``.
         generator: picks the hints; keep it apart from every other purpose.
         every: attack the steps that this number divides.
-        attacks: which attacks to run, by name.
+        attacks: which attacks to run, by name; ``None`` for the cheap ones with at most one hint.
 
     Raises:
         ValueError: ``every`` is below 1, or a label is neither 0 nor 1.
@@ -32,7 +32,7 @@ class ReleaseAudit:
         *,
         generator: torch.Generator,
         every: int = 1,
-        attacks: Mapping[str, Attack] = ATTACKS,
+        attacks: Mapping[str, Attack] | None = None,
     ) -> None:
         check.at_least("every", every, 1)
         self._auditor = LeakAuditor(Truth(labels), attacks=attacks)

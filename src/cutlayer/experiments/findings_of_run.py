@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-from cutlayer.attacks import ATTACKS, Attack
+from cutlayer.attacks import ATTACKS, Attack, runnable
 from cutlayer.audits import (
     HINTS,
     TRANSCRIPT,
@@ -52,14 +52,14 @@ def findings_of_run(
     Args:
         plan: of the run.
         run_folder: what :func:`~cutlayer.experiments.comparison.run_comparison` made.
-        attacks: names of the attacks to run; ``None`` for all.
+        attacks: names of the attacks to run; ``None`` for the cheap ones with at most one hint.
         on_audit: follows the progress.
 
     Raises:
         UnknownNameError: no attack of this name.
         DataError: no training has ended, or a file is damaged.
     """
-    chosen = {name: ATTACKS[name] for name in attacks or ATTACKS}
+    chosen = {name: ATTACKS[name] for name in attacks or runnable(ATTACKS, known=("hint",))}
     done = _done(plan, run_folder)
     audited = [entry for entry in done if entry.training.audited]
     audits: list[tuple[_Done, LeakAudit]] = []

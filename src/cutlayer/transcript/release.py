@@ -31,3 +31,8 @@ class Release:
         check.matrix("activation", self.activation)
         check.shape("records", self.records, (self.gradient.shape[0],))
         check.shape("activation rows", self.activation[:, 0], (self.gradient.shape[0],))
+
+    @property
+    def examples(self) -> int:
+        """Rows of the batch."""
+        return self.gradient.shape[0]

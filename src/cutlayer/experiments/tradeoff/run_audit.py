@@ -7,7 +7,6 @@ from statistics import median
 
 from torch import nn
 
-from cutlayer.attacks import ATTACKS
 from cutlayer.audits import (
     HINTS,
     TRANSCRIPT,
@@ -86,7 +85,7 @@ def attack_results(audit: LeakAudit) -> tuple[AttackResult, ...]:
     layers = dict.fromkeys(m.layer for m in audit.measurements)
     results = []
     for layer in layers:
-        for attack in ATTACKS:
+        for attack in dict.fromkeys(m.attack for m in audit.measurements):
             one, every = of[attack, layer, "one"], of[attack, layer, "all"]
             floor = floors[attack, layer]
             results.append(

@@ -10,7 +10,7 @@ from typing import Literal
 
 from scipy.stats import t as student
 
-from cutlayer.attacks import ATTACKS
+from cutlayer.attacks import ATTACKS, runnable
 from cutlayer.audits.findings import Layer
 from cutlayer.errors import DataError
 from cutlayer.experiments.tradeoff.configuration import TradeoffConfiguration
@@ -161,7 +161,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 def attack_names() -> list[str]:
     """All attacks, and the worst of them."""
-    return [*ATTACKS, WORST]
+    return [*runnable(ATTACKS, known=("hint",)), WORST]
 
 
 def _leak(result: RunResult, attack: str, layer: Layer, statistic: Statistic) -> float | None:
