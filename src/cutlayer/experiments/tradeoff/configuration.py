@@ -31,7 +31,7 @@ class TradeoffConfiguration(BaseModel):
     label_party: TableKeys | None = None
     non_label_party: TableKeys | None = None
     prepared: Path | None = None
-    """A folder that ``cutlayer prepare`` made."""
+    """A folder that ``cutlayer prepare`` made. Its parts are not used: each seed splits anew."""
     images: Path | None = None
     """Images at the non-label party, labels at the label party: ``.npz`` or ``.parquet``."""
     image_side: int | None = Field(default=None, ge=4)
