@@ -5,7 +5,7 @@ the session know. What that tells: how many ids the peer has, and which ones are
 a private set intersection: whoever knows the salt can digest a guessed id and look whether the peer
 holds it, and short ids (telephone numbers, row numbers) can all be guessed. The salt keeps
 third parties and earlier sessions out, nobody else. Where mere membership is a secret, the parties
-need a real private set intersection before they come here.
+align with :mod:`cutlayer.data.private_matching`.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _PURPOSE = b"cutlayer id"
 class Alignment:
     """The shared records in an order that both parties derive alike, and what was left out."""
 
-    shared: tuple[str, ...]
+    shared: Sequence[str]
     """Ids that both hold, sorted by digest: an order that tells nothing about the tables."""
     only_here: int
     """How many of this party's ids the peer does not hold."""
@@ -42,7 +42,9 @@ def id_digests(ids: Sequence[str], *, salt: bytes) -> NDArray[np.uint8]:
     Two different ids of 100 million get the same digest with a chance of 1.5e-23.
 
     Args:
-        ids: ids of one party, hashed as UTF-8, letter for letter: ``"7"`` and ``"07"`` differ.
+        ids: ids of one party as its table keeps them
+            (:func:`~cutlayer.data.record_ids.canonical_ids`), hashed as UTF-8, letter for letter:
+            ``"7"`` and ``"07"`` differ.
         salt: the session's key, 1 to 64 bytes, equal at both parties.
 
     Returns:
@@ -81,22 +83,66 @@ def shared_ids(
         DataError: the parties have no id in common.
     """
     _check_digests(own_ids, own_digests, peer_digests)
+    found = match_digests(own_digests, peer_digests)
+    if found.own_repeats:
+        raise ValueError("own_ids must be unique, but some repeat.")
+    if found.peer_repeats:
+        raise ProtocolError(
+            f"The peer sent {found.peer_repeats} id digests twice; each of its records must have "
+            "an id of its own. The peer has to mend its table."
+        )
+    return alignment_of(own_ids, found.rows, len(peer_digests))
+
+
+@dataclass(frozen=True, eq=False)
+class DigestMatches:
+    """What a comparison of two lists of digests found."""
+
+    rows: NDArray[np.intp]
+    """Rows of the own list whose digest the peer's list holds as well, by ascending digest."""
+    own_repeats: int
+    """How many own digests repeat an earlier one."""
+    peer_repeats: int
+    """How many digests of the peer repeat an earlier one."""
+
+
+def match_digests(own_digests: NDArray[np.uint8], peer_digests: NDArray[np.uint8]) -> DigestMatches:
+    """Compare two lists of digests by sorting them together.
+
+    Args:
+        own_digests: uint8, shape ``(own, 16)``.
+        peer_digests: uint8, shape ``(peer's, 16)``.
+    """
     digests = np.concatenate([own_digests, peer_digests])
     order = _ascending(digests)
     digests = digests[order]
-    # Each side's digests are unique, so two equal neighbours are one of ours and one of theirs.
     same_as_next = (digests[1:] == digests[:-1]).all(axis=1)
-    ours = np.minimum(order[:-1], order[1:])[same_as_next]
-    if len(ours) == 0:
+    left, right = order[:-1][same_as_next], order[1:][same_as_next]
+    # The sort is stable: of equal digests, the own ones come first.
+    own_count = len(own_digests)
+    return DigestMatches(
+        rows=left[(left < own_count) & (right >= own_count)],
+        own_repeats=int((right < own_count).sum()),
+        peer_repeats=int((left >= own_count).sum()),
+    )
+
+
+def alignment_of(own_ids: Sequence[str], rows: NDArray[np.intp], peer_count: int) -> Alignment:
+    """The alignment that keeps these rows of this party's ids, in this order.
+
+    Raises:
+        DataError: there is none.
+    """
+    if len(rows) == 0:
         raise DataError(
-            f"None of this party's {len(own_ids)} ids is among the peer's {len(peer_digests)}. "
+            f"None of this party's {len(own_ids)} ids is among the peer's {peer_count}. "
             "Check that both id columns hold the same kind of id, written alike: leading zeros, "
-            "spaces and capital letters count."
+            "spaces within and capital letters count."
         )
     return Alignment(
-        shared=tuple(TextSequence(own_ids).take(ours)),
-        only_here=len(own_ids) - len(ours),
-        only_there=len(peer_digests) - len(ours),
+        shared=TextSequence(own_ids).take(rows),
+        only_here=len(own_ids) - len(rows),
+        only_there=peer_count - len(rows),
     )
 
 
@@ -121,32 +167,18 @@ def alignment_hash(ids: Sequence[str]) -> str:
 def _check_digests(
     own_ids: Sequence[str], own_digests: NDArray[np.uint8], peer_digests: NDArray[np.uint8]
 ) -> None:
-    """Hold both sides' digests to their form; each side must list a record once."""
+    """Hold both sides' digests to their form."""
     if own_digests.dtype != np.uint8 or own_digests.shape != (len(own_ids), DIGEST_BYTES):
         raise ValueError(
             f"own_digests must be uint8 of shape ({len(own_ids)}, {DIGEST_BYTES}), "
             f"got {own_digests.dtype} of shape {own_digests.shape}."
         )
-    if _repeats(own_digests):
-        raise ValueError("own_ids must be unique, but some repeat.")
     form = (peer_digests.dtype, peer_digests.ndim, peer_digests.shape[1:])
     if form != (np.dtype(np.uint8), 2, (DIGEST_BYTES,)):
         raise ProtocolError(
             f"The peer's id digests must be uint8 of shape (ids, {DIGEST_BYTES}), "
             f"got {peer_digests.dtype} of shape {peer_digests.shape}."
         )
-    repeats = _repeats(peer_digests)
-    if repeats:
-        raise ProtocolError(
-            f"The peer sent {repeats} id digests twice; each of its records must have an id of "
-            "its own. The peer has to mend its table."
-        )
-
-
-def _repeats(digests: NDArray[np.uint8]) -> int:
-    """How many rows equal another row that comes before them in the sorted order."""
-    ascending = digests[_ascending(digests)]
-    return int((ascending[1:] == ascending[:-1]).all(axis=1).sum())
 
 
 def _ascending(digests: NDArray[np.uint8]) -> NDArray[np.intp]:

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from cutlayer.data.record_ids import canonical_ids
 from cutlayer.data.text_sequence import TextSequence
 from cutlayer.errors import DataError
 
@@ -28,7 +29,8 @@ class PartyTable:
     Row ``j`` of ``features`` and entry ``j`` of ``labels`` and ``groups`` belong to ``ids[j]``. The
     rows may stand in any order; the parties bring them into one order with :meth:`ordered_by`.
     Ids and groups may be given as any sequence of texts; the table keeps them as
-    :class:`~cutlayer.data.text_sequence.TextSequence`, which compares equal to a tuple.
+    :class:`~cutlayer.data.text_sequence.TextSequence`, which compares equal to a tuple, and ids in
+    their canonical form (:func:`~cutlayer.data.record_ids.canonical_ids`).
 
     Raises:
         DataError: an id repeats; features, labels or groups have another number of rows than there
@@ -50,7 +52,7 @@ class PartyTable:
     tear them apart. ``None`` where each record stands for itself."""
 
     def __post_init__(self) -> None:
-        ids = self.ids if isinstance(self.ids, TextSequence) else TextSequence(self.ids)
+        ids = canonical_ids(self.ids)
         object.__setattr__(self, "ids", ids)
         repeated = ids.repeated()
         if repeated:
@@ -89,7 +91,7 @@ class PartyTable:
         >>> table.ordered_by(["b", "a"]).features["age"].to_list()
         [40, 30]
         """
-        wanted = TextSequence(ids)
+        wanted = canonical_ids(ids)
         rows = self._rows_of(wanted)
         groups = None if self.groups is None else TextSequence(self.groups).take(rows)
         return PartyTable(

@@ -14,6 +14,7 @@ from cutlayer.data.file_message import FileMessage, listing
 from cutlayer.data.label_giveaway import column_giveaway, order_giveaway
 from cutlayer.data.label_values import Positive, labels_from
 from cutlayer.data.party_table import NON_LABEL_PARTY, PartyTable
+from cutlayer.data.record_ids import canonical_ids
 from cutlayer.data.text_sequence import TextSequence
 
 
@@ -26,6 +27,21 @@ class TableReading:
     """One or two sentences each, beginning with party and file: columns left out, values of the
     label, columns that give the label away. Those of the label party tell about labels: they are
     for its eyes only."""
+
+
+def require_unique(ids: TextSequence, message: FileMessage, column: str) -> None:
+    """Refuse an id column in which an id repeats.
+
+    Raises:
+        DataError: one does.
+    """
+    repeated = ids.repeated()
+    if repeated:
+        raise message.error(
+            f"ids must be unique, but {len(repeated):,} of them repeat: {listing(repeated)}. "
+            "Keep one row for each id, or name another id column.",
+            column=column,
+        )
 
 
 @dataclass(frozen=True)
@@ -106,14 +122,8 @@ class TableAssembly:
             )
             rows = pl.int_range(1, self.columns.rows + 1, eager=True)
             return TextSequence(rows.cast(pl.String))
-        ids = TextSequence(self.columns.texts[name])
-        repeated = ids.repeated()
-        if repeated:
-            raise self.message.error(
-                f"ids must be unique, but {len(repeated):,} of them repeat: {listing(repeated)}. "
-                "Keep one row for each id, or name another id column.",
-                column=name,
-            )
+        ids = canonical_ids(self.columns.texts[name])
+        require_unique(ids, self.message, name)
         if ids.series.str.ends_with(".0").all():
             self._note(
                 "every id ends with '.0', as if whole numbers had been stored as fractions; ids "

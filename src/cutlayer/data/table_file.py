@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from cutlayer.data.cell_values import CellRules, Decimal
-from cutlayer.data.column_choice import ColumnRules
+from cutlayer.data.column_choice import ROW_NUMBER, ColumnChoice, ColumnRules
 from cutlayer.data.column_reading import read_columns
 from cutlayer.data.delimited_text import DelimitedText, TextFormat
 from cutlayer.data.file_message import FileMessage, listing, nearest
@@ -13,8 +13,10 @@ from cutlayer.data.label_values import Positive
 from cutlayer.data.parquet_table import ParquetTable, is_parquet
 from cutlayer.data.party_table import LABEL_PARTY, NON_LABEL_PARTY, PartyName
 from cutlayer.data.record_blocks import ENCODINGS, Encoding
-from cutlayer.data.table_assembly import TableAssembly, TableReading
+from cutlayer.data.record_ids import canonical_ids
+from cutlayer.data.table_assembly import TableAssembly, TableReading, require_unique
 from cutlayer.data.table_source import TableSource
+from cutlayer.data.text_sequence import TextSequence
 from cutlayer.errors import ConfigurationError
 
 
@@ -34,7 +36,7 @@ class TableFile:
     any other text                categorical, with a notice where most values are numbers
     ``NaN``, ``inf`` as a number  error, unless listed under ``missing``
     empty cell                    missing
-    ids                           always texts (``007`` stays), spaces around them taken off
+    ids                           always texts (``007`` stays), canonical: spaces around taken off
     id, label or group missing    error that names the lines
     blank line                    left out, with a notice (not at the end of the file)
     column of one value, or none  left out, with a notice
@@ -142,6 +144,32 @@ class TableFile:
         if not labelled:
             return assembly.reading(positive=None, negative=None)
         return assembly.reading(positive=self.positive, negative=self.negative)
+
+    def read_ids(self, party: PartyName) -> TextSequence:
+        """Read the ids of this party's records, and no other column.
+
+        Returns:
+            The ids in the order of the file, canonical and unique.
+
+        Raises:
+            ConfigurationError: the records are to be called by their row number, which is no id.
+            DataError: the file is missing, damaged or empty; it has no such column; an id is
+                missing or repeats.
+        """
+        message = FileMessage(party, self.path)
+        if self.id_column == ROW_NUMBER:
+            raise ConfigurationError(
+                f"{party}, file {self.path}: id must name a column to find shared records by, but "
+                f"is {ROW_NUMBER!r}. Name a column that both files have."
+            )
+        source = self._source(message)
+        if self.id_column not in source.names:
+            raise message.no_such_column(self.id_column, source.names, hint=source.hint)
+        choice = ColumnChoice(self.id_column, None, None, {})
+        columns = read_columns(source, choice, message, CellRules())
+        ids = canonical_ids(columns.texts[self.id_column])
+        require_unique(ids, message, self.id_column)
+        return ids
 
     def _source(self, message: FileMessage) -> TableSource:
         """The file as batches of columns, whatever its format."""

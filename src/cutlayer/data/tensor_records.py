@@ -69,7 +69,7 @@ class TensorRecords:
         """
         row = {name: number for number, name in enumerate(self.ids)}
         keys = self._keys().ordered_by(ids)
-        rows = torch.tensor([row[name] for name in ids], dtype=torch.int64)
+        rows = torch.tensor([row[name] for name in keys.ids], dtype=torch.int64)
         return TensorRecords(self.party, keys.ids, self.features[rows], keys.labels, keys.groups)
 
     def _keys(self) -> PartyTable:
