@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from cutlayer.audits.findings import read_findings, write_findings
+from cutlayer.cli.align_command import align_records
 from cutlayer.cli.party_commands import (
     FINDINGS_FILE,
     PAGE_FILE,
@@ -40,6 +41,7 @@ app = typer.Typer(
 
 app.command("label-party", context_settings=PASS_ON)(label_party)
 app.command("non-label-party", context_settings=PASS_ON)(non_label_party)
+app.command("align", context_settings=PASS_ON)(align_records)
 app.command("predict", context_settings=PASS_ON)(predict)
 app.command("init-config")(init_config)
 app.add_typer(prepare_app, name="prepare")

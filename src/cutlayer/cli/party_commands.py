@@ -52,7 +52,7 @@ def label_party(context: typer.Context, config: Configuration) -> None:
     console = Console()
     reading = _read(configuration, console)
     with _stopping(configuration), TrainingProgress(console) as progress:
-        transport = open_transport(configuration, _announce(configuration, console))
+        transport = open_transport(configuration, announce(configuration, console))
         run = run_label_party(
             configuration, reading, transport, observers=(progress,), progress=(progress,)
         )
@@ -72,7 +72,7 @@ def label_party(context: typer.Context, config: Configuration) -> None:
     if half.validation is not None:
         console.print(f"Validation AUC {half.validation.auc:.4f}, loss {half.validation.loss:.4f}")
     console.print(f"Test AUC {half.test.auc:.4f}, loss {half.test.loss:.4f}")
-    _print_left_out(half.agreement.only_here, half.agreement.only_there, configuration, console)
+    print_left_out(half.agreement.only_here, half.agreement.only_there, configuration, console)
     console.print(
         f"Predictions: {folder / PREDICTIONS_FILE}\nPage: {folder / PAGE_FILE}", soft_wrap=True
     )
@@ -87,7 +87,7 @@ def non_label_party(context: typer.Context, config: Configuration) -> None:
         half = run_non_label_party(
             configuration, reading, open_transport(configuration), progress=(progress,)
         )
-    _print_left_out(half.agreement.only_here, half.agreement.only_there, configuration, console)
+    print_left_out(half.agreement.only_here, half.agreement.only_there, configuration, console)
     console.print(f"Bottom half: {configuration.run_folder}", soft_wrap=True)
 
 
@@ -109,15 +109,15 @@ def predict(
         reading = _read(asked, console)
         shared = predict_as_non_label_party(asked, reading, open_transport(asked))
         console.print(f"{len(shared.ids):,} records were predicted by the label party.")
-        _print_left_out(shared.only_here, shared.only_there, asked, console)
+        print_left_out(shared.only_here, shared.only_there, asked, console)
         return
     asking = read_configuration(LabelConfiguration, config, overrides)
     reading = _read(asking, console, labelled=False)
     target = out or asking.run_folder / NEW_PREDICTIONS_FILE
-    transport = open_transport(asking, _announce(asking, console))
+    transport = open_transport(asking, announce(asking, console))
     shared = predict_as_label_party(asking, reading, transport, target)
     console.print(f"{len(shared.ids):,} records were predicted: {target}", soft_wrap=True)
-    _print_left_out(shared.only_here, shared.only_there, asking, console)
+    print_left_out(shared.only_here, shared.only_there, asking, console)
 
 
 def init_config(
@@ -215,7 +215,7 @@ def _stopping(configuration: PartyConfiguration) -> Iterator[None]:
         raise typer.Exit(_INTERRUPTED) from None
 
 
-def _announce(configuration: PartyConfiguration, console: Console) -> Callable[[int], None]:
+def announce(configuration: PartyConfiguration, console: Console) -> Callable[[int], None]:
     """Says where the label party listens."""
 
     def announce(port: int) -> None:
@@ -225,7 +225,7 @@ def _announce(configuration: PartyConfiguration, console: Console) -> Callable[[
     return announce
 
 
-def _print_left_out(
+def print_left_out(
     here: int, there: int, configuration: PartyConfiguration, console: Console
 ) -> None:
     """Say how many records only one party has."""

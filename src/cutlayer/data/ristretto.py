@@ -27,6 +27,15 @@ class InvalidPointError(ValueError):
         """Which one is the first, from 0."""
 
 
+def require_libsodium() -> None:
+    """See that the group can be computed in.
+
+    Raises:
+        ConfigurationError: the extra that brings libsodium is not installed.
+    """
+    _sodium()
+
+
 def random_scalar() -> bytes:
     """A number from 1 to the group's order less 1, from the operating system's randomness.
 

@@ -1,17 +1,23 @@
 """Terms: every setting that both parties must share, compared before the first step."""
 
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from cutlayer import check
 from cutlayer.errors import TermsMismatchError
 from cutlayer.protocol.messages import JsonScalar, Role
 
-Mode = Literal["loop", "one round", "prediction"]
+Mode = Literal["loop", "one round", "prediction", "alignment"]
 """``loop``: activations go over and gradients come back, batch after batch. ``one round``: the
 activations of a frozen bottom go over once, and nothing comes back. ``prediction``: activations of
-a trained bottom go over once, for records to predict."""
-_MODES = ("loop", "one round", "prediction")
+a trained bottom go over once, for records to predict. ``alignment``: nothing is trained; the
+parties find their shared records by private matching."""
+
+AlignmentForm = Literal["digests", "private", "given"]
+"""``digests``: the handshake matches keyed digests of the ids. ``private``: a session before found
+the shared ids by private matching. ``given``: both parties bring exactly the same ids."""
+
+_CHOICES = {"mode": get_args(Mode), "alignment": get_args(AlignmentForm)}
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,8 @@ class Terms:
     """Without folds: expected share of the test records."""
     grouped: bool = False
     """Whether groups of records, instead of single ones, are kept together in the split."""
+    alignment: AlignmentForm = "digests"
+    """How the parties find their shared records."""
 
     def __post_init__(self) -> None:
         for name, low in (
@@ -67,8 +75,10 @@ class Terms:
         check.between(
             "validation_share + test_share", self.validation_share + self.test_share, 0, 1
         )
-        if self.mode not in _MODES:
-            raise ValueError(f"mode must be one of {', '.join(_MODES)}, got {self.mode!r}.")
+        for name, known in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}.")
 
     def as_fields(self) -> dict[str, JsonScalar]:
         """The terms as they go into HELLO."""

@@ -38,6 +38,12 @@ class Kind(IntEnum):
     """Activations of a bottom that never sees a gradient; to the label party, no reply."""
     SPLIT = 9
     """A hash of the matched records and their split, JSON; both ways, once."""
+    POINTS = 10
+    """Blinded record ids of a private alignment, uint8 ``(ids, 32)``; both ways, block by block."""
+    TAGS = 11
+    """Tags for the points of the same block of the receiver, uint8 ``(ids, 16)``; both ways."""
+    ALIGNED = 12
+    """Count and hash of the shared ids of a private alignment, JSON; both ways, once."""
     BYE = 7
     """The sender has finished; both ways, once."""
     ERROR = 8

@@ -9,7 +9,11 @@ Both parties keep the same machine and check every message against it, sent or r
                                                                                   ^--------------+
     one round:  READY --FROZEN--> RELEASING --FROZEN--+
                                      ^----------------+
-    end:        READY | QUERYING | RELEASING --BYE--> LEAVING --BYE--> ENDED
+    alignment:  LABEL_IDS --label POINTS--> NON_LABEL_POINTS --non-label POINTS--> LABEL_POINTS
+                LABEL_POINTS --label POINTS or TAGS--> NON_LABEL_POINTS or NON_LABEL_TAGS
+                NON_LABEL_TAGS --non-label TAGS--> LABEL_TAGS --label TAGS or ALIGNED--> ...
+                NON_LABEL_ALIGNED --non-label ALIGNED--> MATCHED
+    end:        READY | QUERYING | RELEASING | MATCHED --BYE--> LEAVING --BYE--> ENDED
     any state but ENDED --ERROR--> FAILED
 """
 
@@ -45,6 +49,12 @@ class State(Enum):
     REPLY_DUE = auto()
     QUERYING = auto()
     RELEASING = auto()
+    LABEL_POINTS = auto()
+    NON_LABEL_POINTS = auto()
+    LABEL_TAGS = auto()
+    NON_LABEL_TAGS = auto()
+    NON_LABEL_ALIGNED = auto()
+    MATCHED = auto()
     LEAVING = auto()
     ENDED = auto()
     FAILED = auto()
@@ -67,6 +77,15 @@ TRANSITIONS: dict[tuple[State, Role, Kind], State] = {
     (State.READY, _N, Kind.BYE): State.LEAVING,
     (State.QUERYING, _N, Kind.BYE): State.LEAVING,
     (State.RELEASING, _N, Kind.BYE): State.LEAVING,
+    (State.LABEL_IDS, _L, Kind.POINTS): State.NON_LABEL_POINTS,
+    (State.NON_LABEL_POINTS, _N, Kind.POINTS): State.LABEL_POINTS,
+    (State.LABEL_POINTS, _L, Kind.POINTS): State.NON_LABEL_POINTS,
+    (State.LABEL_POINTS, _L, Kind.TAGS): State.NON_LABEL_TAGS,
+    (State.NON_LABEL_TAGS, _N, Kind.TAGS): State.LABEL_TAGS,
+    (State.LABEL_TAGS, _L, Kind.TAGS): State.NON_LABEL_TAGS,
+    (State.LABEL_TAGS, _L, Kind.ALIGNED): State.NON_LABEL_ALIGNED,
+    (State.NON_LABEL_ALIGNED, _N, Kind.ALIGNED): State.MATCHED,
+    (State.MATCHED, _N, Kind.BYE): State.LEAVING,
     (State.LEAVING, _L, Kind.BYE): State.ENDED,
 }
 """The whole machine; ERROR apart, which either party may send in any state but the last two."""

@@ -13,11 +13,15 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from cutlayer.data import TableFile
 from cutlayer.errors import ConfigurationError
 from cutlayer.parties import Compute, Terms
+from cutlayer.parties.private_alignment import MAX_IDS
+from cutlayer.parties.terms import AlignmentForm, Mode
 from cutlayer.protections import PROTECTIONS, NoNoise, Protection, parse_protection
 from cutlayer.protocol import Role
 
 FROZEN = "frozen"
 """In place of a protection: no gradient is sent at all."""
+
+ALIGNED_IDS_FILE = "aligned_ids.parquet"
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[\w.\-]+$")]
 
@@ -48,6 +52,14 @@ class PartyConfiguration(BaseModel):
     seed: int = Field(default=0, ge=0, lt=1 << 63)
     validation_share: float = Field(default=0.1, ge=0, lt=1)
     test_share: float = Field(default=0.2, gt=0, lt=1)
+
+    alignment: AlignmentForm = "digests"
+    """How the parties find the records that both hold; equal at both parties."""
+    aligned_ids: Path | None = None
+    """Where ``cutlayer align`` writes the shared ids, and a training with ``private`` reads them;
+    by default ``aligned_ids.parquet`` in the run's folder."""
+    max_ids: int = Field(default=MAX_IDS, ge=1, lt=1 << 32)
+    """The most ids that this party brings to a private alignment, or accepts from its peer."""
 
     group: str | None = None
     delimiter: str | None = None
@@ -82,6 +94,11 @@ class PartyConfiguration(BaseModel):
         return self.folder or Path("runs") / self.run / self.role.value.replace(" ", "-")
 
     @property
+    def aligned_ids_file(self) -> Path:
+        """Where the shared ids of a private alignment are kept."""
+        return self.aligned_ids or self.run_folder / ALIGNED_IDS_FILE
+
+    @property
     def endpoint(self) -> tuple[str, int]:
         """Host and port of the address.
 
@@ -109,14 +126,14 @@ class PartyConfiguration(BaseModel):
         """Every setting of the protection, as text: two that are equal protect alike."""
         return FROZEN if self.protection == FROZEN else repr(self.applied)
 
-    def terms(self, mode: Literal["training", "prediction"] = "training") -> Terms:
+    def terms(self, purpose: Literal["training", "prediction", "alignment"] = "training") -> Terms:
         """What this party wants both to agree on."""
-        loop: Literal["loop", "one round"] = "one round" if self.protection == FROZEN else "loop"
+        loop: Mode = "one round" if self.protection == FROZEN else "loop"
         return Terms(
             run=self.run,
             data=self.run,
             protection=self.protection,
-            mode="prediction" if mode == "prediction" else loop,
+            mode=loop if purpose == "training" else purpose,
             epochs=self.epochs,
             batch_size=self.batch_size,
             cut_width=self.cut_width,
@@ -124,6 +141,7 @@ class PartyConfiguration(BaseModel):
             validation_share=self.validation_share,
             test_share=self.test_share,
             grouped=self.group is not None,
+            alignment=self.alignment,
         )
 
     @property

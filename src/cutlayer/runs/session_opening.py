@@ -1,9 +1,10 @@
 """Opening: read the own file, meet the peer, and let it know at once if the file is no good."""
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 
-from cutlayer.data import TableReading
+from cutlayer.data import TableReading, TextSequence
 from cutlayer.errors import CutlayerError
 from cutlayer.protocol import (
     Deadlines,
@@ -14,26 +15,40 @@ from cutlayer.protocol import (
     Transport,
     connect,
 )
+from cutlayer.runs.aligned_records import aligned_records
 from cutlayer.runs.configuration import PartyConfiguration
 
 _FAREWELL_SECONDS = 2.0
 
 
 def read_records(configuration: PartyConfiguration, *, labelled: bool = True) -> TableReading:
-    """Read the party's file; if that fails, tell a peer that is waiting before raising.
+    """Read the records that take part; if that fails, tell a peer that is waiting before raising.
+
+    These are all records of the party's file, or those that a private alignment found.
 
     Args:
         configuration: of the party.
         labelled: whether the label party needs its labels, as for a training.
 
     Raises:
+        DataError: the file breaks a rule, or there is no private alignment yet.
+    """
+    table_file = configuration.table_file()
+    with _peer_told(configuration):
+        reading = table_file.read(configuration.role.value, labelled=labelled)
+        return replace(reading, table=aligned_records(configuration, reading.table))
+
+
+def read_ids(configuration: PartyConfiguration) -> TextSequence:
+    """Read the ids of the party's file alone; tells a waiting peer as :func:`read_records` does.
+
+    Raises:
+        ConfigurationError: the file's records have no ids.
         DataError: the file breaks a rule.
     """
-    try:
-        return configuration.table_file().read(configuration.role.value, labelled=labelled)
-    except CutlayerError:
-        _tell_peer(configuration)
-        raise
+    table_file = configuration.table_file()
+    with _peer_told(configuration):
+        return table_file.read_ids(configuration.role.value)
 
 
 def open_transport(
@@ -66,6 +81,16 @@ def _open(
         return listener.accept(deadline=seconds)
     finally:
         listener.close()
+
+
+@contextmanager
+def _peer_told(configuration: PartyConfiguration) -> Iterator[None]:
+    """Let a peer that waits know of an error before it is raised."""
+    try:
+        yield
+    except CutlayerError:
+        _tell_peer(configuration)
+        raise
 
 
 def _tell_peer(configuration: PartyConfiguration) -> None:

@@ -1,0 +1,74 @@
+"""The command that finds the records of both parties, and tells neither of the others' ids."""
+
+from types import TracebackType
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from cutlayer.cli.party_commands import Configuration, announce, overrides_of, print_left_out
+from cutlayer.protocol import Role
+from cutlayer.runs.aligned_records import align, require_private
+from cutlayer.runs.configuration import (
+    LabelConfiguration,
+    NonLabelConfiguration,
+    PartyConfiguration,
+    read_configuration,
+    role_of,
+)
+from cutlayer.runs.session_opening import open_transport, read_ids
+
+
+def align_records(context: typer.Context, config: Configuration) -> None:
+    """Find the shared records privately; start it at both parties, before the training.
+
+    CONFIG is that of the training, with alignment = "private" at both parties. Each learns which of
+    its own ids the peer holds, and how many ids the peer has.
+    """
+    kind: type[PartyConfiguration] = (
+        LabelConfiguration if role_of(config) is Role.LABEL else NonLabelConfiguration
+    )
+    configuration = read_configuration(kind, config, overrides_of(context))
+    require_private(configuration)
+    console = Console()
+    ids = read_ids(configuration)
+    with AlignmentProgress(console) as progress:
+        transport = open_transport(configuration, announce(configuration, console))
+        aligned = align(configuration, ids, transport, progress.on_progress)
+    console.print(
+        f"{len(aligned.ids):,} records are shared: {configuration.aligned_ids_file}\n"
+        f"Alignment hash {aligned.hash}, equal at both parties.",
+        soft_wrap=True,
+    )
+    print_left_out(aligned.only_here, aligned.only_there, configuration, console)
+
+
+class AlignmentProgress:
+    """The progress line of one party's alignment."""
+
+    def __init__(self, console: Console) -> None:
+        self._progress = Progress(
+            TextColumn("aligning"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=console,
+        )
+        self._task = self._progress.add_task("", total=None, note="waiting for the peer")
+
+    def on_progress(self, done: int, total: int) -> None:
+        """Move the bar."""
+        self._progress.update(self._task, completed=done, total=total, note="points")
+
+    def __enter__(self) -> "AlignmentProgress":
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()

@@ -1,0 +1,405 @@
+"""Private alignment over real transports, and against a peer that misbehaves."""
+
+import threading
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from cutlayer.data import TextSequence, alignment_hash
+from cutlayer.data.private_matching import PrivateMatching
+from cutlayer.errors import (
+    ConfigurationError,
+    ConnectionLostError,
+    CutlayerError,
+    DataError,
+    PeerEndedError,
+    ProtocolError,
+    TermsMismatchError,
+)
+from cutlayer.parties import Terms
+from cutlayer.parties import private_alignment as alignment_session
+from cutlayer.parties.private_alignment import align_privately
+from cutlayer.protocol import (
+    Deadlines,
+    Kind,
+    Role,
+    Session,
+    Shape,
+    TcpListener,
+    connect,
+    in_memory_pair,
+)
+
+pytest.importorskip("rbcl", reason="needs cutlayer[psi]")
+
+TERMS = Terms(run="run", data="run", protection="no_noise", mode="alignment", alignment="private")
+QUICK = Deadlines(connect=10, handshake=10, step=10)
+BLOCK = 16
+
+
+def tcp_pair():
+    listener = TcpListener()
+    there = connect("127.0.0.1", listener.port, deadline=5)
+    here = listener.accept(deadline=5)
+    listener.close()
+    return here, there
+
+
+def in_background(task):
+    """Start a task; calling the result waits and gives what it returned or raised."""
+    box = []
+
+    def play():
+        try:
+            box.append(task())
+        except CutlayerError as error:
+            box.append(error)
+
+    thread = threading.Thread(target=play)
+    thread.start()
+
+    def outcome():
+        thread.join(timeout=30)
+        assert not thread.is_alive()
+        return box[0]
+
+    return outcome
+
+
+def party(role, transport, ids, terms=TERMS, **options):
+    options = {"block_ids": BLOCK, **options}
+    with Session(role, transport, run=terms.run, deadlines=QUICK) as session:
+        return align_privately(session, terms, TextSequence(ids), **options)
+
+
+def both(label_ids, other_ids, pair=in_memory_pair, other_terms=TERMS, **options):
+    here, there = pair()
+    other = in_background(lambda: party(Role.NON_LABEL, there, other_ids, other_terms, **options))
+    label = in_background(lambda: party(Role.LABEL, here, label_ids, **options))
+    return label(), other(), (here, there)
+
+
+def names(*numbers):
+    return [f"u{number}" for number in numbers]
+
+
+@pytest.mark.parametrize("pair", [in_memory_pair, tcp_pair], ids=["in memory", "tcp"])
+def test_both_parties_get_the_intersection_sorted_and_the_same_hash(pair):
+    label, other, transports = both(names(*range(100)), names(*range(130, 60, -1)), pair)
+    expected = sorted(names(*range(61, 100)))
+    assert list(label.ids) == list(other.ids) == expected
+    assert label.hash == other.hash == alignment_hash(expected)
+    assert (label.only_here, label.only_there) == (61, 31)
+    assert (other.only_here, other.only_there) == (31, 61)
+    for transport in transports:
+        transport.close()
+
+
+@pytest.mark.parametrize(
+    "counts", [(1, 1), (BLOCK, BLOCK), (BLOCK + 1, 1), (1, 3 * BLOCK), (5, 50)]
+)
+def test_any_two_sizes(counts):
+    label, other, _ = both(names(*range(counts[0])), names(*range(counts[1])))
+    assert list(label.ids) == list(other.ids) == sorted(names(*range(min(counts))))
+
+
+def test_every_message_has_a_size_that_follows_from_the_numbers_of_ids():
+    sizes = set()
+    for shared in (1, 20):
+        _, _, (here, _) = both(names(*range(20)), names(*range(20 - shared, 40 - shared)))
+        traffic = here.traffic
+        sizes.add((traffic.messages_sent, traffic.messages_received))
+    assert len(sizes) == 1
+
+
+def test_progress_ends_at_the_number_of_multiplications():
+    seen = []
+    both(names(*range(40)), names(*range(70)), on_progress=lambda *now: seen.append(now))
+    assert {total for _, total in seen} == {110}
+    assert max(done for done, _ in seen) == 110
+
+
+def test_strangers_and_different_settings():
+    label, other, _ = both(names(1, 2), names(3, 4, 5))
+    for error in (label, other):
+        assert isinstance(error, DataError | PeerEndedError)
+    assert any("None of this party's" in str(error) for error in (label, other))
+    label, other, _ = both(names(1), names(1), other_terms=replace(TERMS, seed=9))
+    assert isinstance(label, TermsMismatchError)
+    assert "seed is 0 here and 9 at the non-label party" in str(label)
+    assert isinstance(other, TermsMismatchError | ConnectionLostError)
+
+
+def test_too_many_ids_are_refused_at_either_side_before_anything_is_computed(monkeypatch):
+    with pytest.raises(ConfigurationError, match="label party: its 3 ids are more than max_ids"):
+        party(Role.LABEL, in_memory_pair()[0], names(1, 2, 3), max_ids=2)
+    here, there = in_memory_pair()
+    fields = {**TERMS.as_fields(), "role": "non-label party", "block_ids": BLOCK}
+    monkeypatch.setattr(alignment_session, "_Exchange", None)  # would allocate
+    peer = Session(Role.NON_LABEL, there, run="run", deadlines=QUICK)
+
+    def announce():
+        peer.receive_fields(Kind.HELLO)
+        peer.send_fields(Kind.HELLO, {**fields, "records": 10**12})
+
+    done = in_background(announce)
+    with pytest.raises(ProtocolError, match=r"non-label party announces 1,000,000,000,000 ids"):
+        party(Role.LABEL, here, names(1))
+    done()
+
+
+class Peer:
+    """A non-label party that keeps to the protocol until a test makes it stray."""
+
+    def __init__(self, transport, ids):
+        self.session = Session(Role.NON_LABEL, transport, run="run", deadlines=QUICK)
+        self.ids = ids
+        self.matching = PrivateMatching(ids, "run")
+        self.received, self.tags = [], []
+
+    def hello(self, **changes):
+        self.theirs = self.session.receive_fields(Kind.HELLO)
+        own = {**TERMS.as_fields(), "role": "non-label party", "records": len(self.ids)}
+        self.session.send_fields(Kind.HELLO, {**own, "block_ids": BLOCK, **changes})
+
+    def take_points(self, step=0):
+        points = self.session.receive_tensor(Kind.POINTS, Shape(None, 32, torch.uint8), step=step)
+        self.received.append(points.numpy())
+
+    def give_points(self, points=None, step=0):
+        if points is None:
+            points = self.matching.points(step * BLOCK, min(len(self.ids), (step + 1) * BLOCK))
+        self.session.send_tensor(Kind.POINTS, torch.from_numpy(points.copy()), step=step)
+
+    def take_tags(self, step=0):
+        tags = self.session.receive_tensor(Kind.TAGS, Shape(None, 16, torch.uint8), step=step)
+        self.tags.append(tags.numpy())
+
+    def give_tags(self, tags=None, step=0):
+        if tags is None:
+            tags = self.matching.tags(self.received[step])
+        self.session.send_tensor(Kind.TAGS, torch.from_numpy(tags.copy()), step=step)
+
+    def up_to_points(self):
+        self.hello()
+        self.take_points()
+
+    def up_to_tags(self):
+        self.up_to_points()
+        self.give_points()
+        self.take_tags()
+
+
+def zeros(rows, width):
+    return np.zeros((rows, width), dtype=np.uint8)
+
+
+def changed(points, row, value):
+    points = points.copy()
+    points[row] = value
+    return points
+
+
+def replay(peer):
+    peer.hello()
+    peer.take_points()
+    peer.give_points()
+    peer.take_points(1)
+    peer.session.send_tensor(Kind.POINTS, torch.from_numpy(peer.matching.points(0, BLOCK)), step=0)
+
+
+def echo_everything(peer):
+    peer.up_to_points()
+    peer.give_points(peer.received[0])
+    peer.take_tags()
+    peer.give_tags(peer.tags[0])
+    theirs = peer.session.receive_fields(Kind.ALIGNED)
+    peer.session.send_fields(Kind.ALIGNED, theirs)
+
+
+def other_hash(peer):
+    peer.up_to_tags()
+    peer.give_tags()
+    peer.session.receive_fields(Kind.ALIGNED)
+    peer.session.send_fields(Kind.ALIGNED, {"shared": 5, "hash": "0" * 64})
+
+
+# What the peer does with five ids (where the label party has five too), and what it is told.
+MISDEEDS = {
+    "fewer points than announced": (
+        lambda p: (p.up_to_points(), p.give_points(p.matching.points(0, 4))),
+        r"POINTS of shape \(4, 32\) where \(5, 32\)",
+    ),
+    "more points than announced": (
+        lambda p: (p.up_to_points(), p.give_points(zeros(6, 32))),
+        r"POINTS of shape \(6, 32\) where \(5, 32\)",
+    ),
+    "points of another width": (
+        lambda p: (p.up_to_points(), p.give_points(zeros(5, 33))),
+        r"POINTS of shape \(5, 33\)",
+    ),
+    "no points at all": (
+        lambda p: (p.up_to_points(), p.give_points(zeros(0, 32))),
+        r"POINTS of shape \(0, 32\)",
+    ),
+    "another step": (
+        lambda p: (
+            p.up_to_points(),
+            p.session.send_tensor(Kind.POINTS, torch.from_numpy(p.matching.points(0, 5)), step=1),
+        ),
+        "POINTS of step 1 where step 0",
+    ),
+    "bytes that are no point": (
+        lambda p: (p.up_to_points(), p.give_points(changed(p.matching.points(0, 5), 3, 255))),
+        "point 3, bytes that encode no point",
+    ),
+    "the neutral element": (
+        lambda p: (p.up_to_points(), p.give_points(changed(p.matching.points(0, 5), 2, 0))),
+        "point 2, bytes that encode no point of the group, or its neutral element",
+    ),
+    "a point twice": (
+        lambda p: (
+            p.up_to_points(),
+            p.give_points(p.matching.points(0, 5)[[0, 1, 2, 3, 3]]),
+            p.take_tags(),
+            p.give_tags(),
+        ),
+        "1 of the points that the peer sent repeat",
+    ),
+    "fewer tags than points": (
+        lambda p: (p.up_to_tags(), p.give_tags(zeros(4, 16))),
+        r"TAGS of shape \(4, 16\) where \(5, 16\)",
+    ),
+    "the same tag for all": (
+        lambda p: (p.up_to_tags(), p.give_tags(zeros(5, 16))),
+        "4 of the tags that the peer sent repeat",
+    ),
+    "another list in the end": (other_hash, "found other shared ids"),
+    "an echo of all that it gets": (echo_everything, "found other shared ids"),
+    "a HELLO without a count": (lambda p: p.hello(records=None), "HELLO .* is malformed"),
+    "a HELLO with a fraction of a record": (
+        lambda p: p.hello(records=1.5),
+        "HELLO .* is malformed",
+    ),
+    "a HELLO without records": (lambda p: p.hello(records=0), "HELLO .* is malformed"),
+    "a HELLO of one's own role": (lambda p: p.hello(role="label party"), "HELLO .* is malformed"),
+    "a HELLO with other blocks": (lambda p: p.hello(block_ids=8), "HELLO .* is malformed"),
+    "a training": (
+        lambda p: (
+            p.hello(),
+            p.session.receive_tensor(Kind.POINTS, Shape(None, 32, torch.uint8)),
+            p.session._transport.send(*ids_message(), deadline=1),
+        ),
+        "IDS where POINTS",
+    ),
+}
+
+
+def ids_message():
+    from cutlayer.protocol.codec import encode
+    from cutlayer.protocol.messages import Message
+
+    return encode(Message(Kind.IDS, 0, torch.zeros(5, 16, dtype=torch.uint8)), "run")
+
+
+@pytest.mark.parametrize("name", MISDEEDS)
+def test_a_misbehaving_peer_is_named_and_told_nothing_but_a_word(name):
+    deed, rule = MISDEEDS[name]
+    here, there = in_memory_pair()
+    peer = Peer(there, names(*range(3, 8)))
+    done = in_background(lambda: deed(peer))
+    with pytest.raises(ProtocolError, match=rule) as caught:
+        party(Role.LABEL, here, names(*range(5)))
+    assert str(caught.value).startswith("label party: ")
+    done()
+    assert last_word(there) == b"protocol".ljust(16)
+
+
+def last_word(transport):
+    """The payload of the ERROR that ends what has come in."""
+    header, payload = None, b""
+    with suppress(ConnectionLostError):
+        while True:
+            header, payload = transport.receive(lambda header: None, deadline=5)
+    assert header.kind is Kind.ERROR
+    return bytes(payload)
+
+
+def test_a_block_that_is_sent_twice_is_refused():
+    here, there = in_memory_pair()
+    peer = Peer(there, names(*range(2 * BLOCK)))
+    done = in_background(lambda: replay(peer))
+    with pytest.raises(ProtocolError, match="POINTS of step 0 where step 1"):
+        party(Role.LABEL, here, names(*range(2 * BLOCK)))
+    done()
+
+
+def test_a_peer_that_vanishes_and_a_new_session():
+    here, there = in_memory_pair()
+    peer = Peer(there, names(1, 2))
+
+    def leave():
+        peer.up_to_points()
+        there.close()
+
+    done = in_background(leave)
+    with pytest.raises(ConnectionLostError):
+        party(Role.LABEL, here, names(1, 2))
+    done()
+    label, other, _ = both(names(1, 2), names(2, 3))
+    assert list(label.ids) == list(other.ids) == ["u2"]
+
+
+def test_what_crosses_contains_no_id_and_differs_in_every_session():
+    crossed = []
+    for _ in range(2):
+        here, there = in_memory_pair()
+        sent = []
+        send = here.send
+
+        def recorded(header, payload, *, deadline, send=send, sent=sent):
+            sent.append(bytes(payload))
+            send(header, payload, deadline=deadline)
+
+        here.send = recorded
+        ids = [f"canary-{i:04d}" for i in range(40)]
+        other = in_background(lambda there=there, ids=ids: party(Role.NON_LABEL, there, ids[20:]))
+        party(Role.LABEL, here, ids)
+        other()
+        crossed.append(sent)
+        assert not any(b"canary" in payload for payload in sent)
+    pieces = [
+        {payload[at : at + 16] for payload in sent[1:-2] for at in range(0, len(payload), 16)}
+        for sent in crossed
+    ]
+    assert not pieces[0] & pieces[1]
+
+
+def test_pieces_in_work_stay_few_however_long_the_lists_are(monkeypatch):
+    """What bounds the memory: neither own points nor the peer's pile up."""
+    in_work, most, lock = 0, 0, threading.Lock()
+    submit = alignment_session.ThreadPoolExecutor.submit
+
+    def counted(pool, work, *arguments):
+        nonlocal in_work, most
+        with lock:
+            in_work += 1
+            most = max(most, in_work)
+
+        def finished(_):
+            nonlocal in_work
+            with lock:
+                in_work -= 1
+
+        future = submit(pool, work, *arguments)
+        future.add_done_callback(finished)
+        return future
+
+    monkeypatch.setattr(alignment_session.ThreadPoolExecutor, "submit", counted)
+    monkeypatch.setattr(alignment_session, "_PIECE_IDS", 4)
+    both(names(*range(40 * BLOCK)), names(*range(40 * BLOCK)))
+    # Two parties, two lists each, two blocks of four pieces ahead and one block that came in.
+    assert most <= 2 * 2 * (2 * 4 + 4)
