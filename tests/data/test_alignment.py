@@ -3,6 +3,7 @@ from hashlib import blake2b
 import numpy as np
 import pytest
 
+from cutlayer.data import alignment
 from cutlayer.data.alignment import alignment_hash, id_digests, shared_ids
 from cutlayer.errors import DataError, ProtocolError
 
@@ -89,3 +90,19 @@ def test_the_fingerprint_tells_order_and_borders():
     assert len(alignment_hash([])) == 64
     others = [["b", "a"], ["ab"], ["a", "b", ""], ["", "a", "b"], ["a"], []]
     assert len({alignment_hash(ids) for ids in [["a", "b"], *others]}) == 7
+
+
+def test_long_lists_are_compared_part_by_part_to_the_same_result(monkeypatch):
+    own = id_digests([f"u{i}" for i in range(500)], salt=SALT)
+    peer = id_digests([f"u{i}" for i in range(800, 250, -1)], salt=SALT)
+    whole = alignment.match_digests(own, peer)
+    expected = sorted(range(251, 500), key=lambda row: own[row].tobytes())
+    assert whole.rows.tolist() == expected
+    monkeypatch.setattr(alignment, "_AT_ONCE", 10)
+    parts = alignment.match_digests(own, peer)
+    assert sorted(parts.rows) == sorted(expected)
+    back = alignment.match_digests(peer, own)  # row r of the peer's holds the id 800 - r
+    assert [800 - row for row in back.rows] == parts.rows.tolist()
+    assert (parts.own_repeats, parts.peer_repeats) == (0, 0)
+    twice = alignment.match_digests(np.concatenate([own, own[:3]]), np.concatenate([peer, peer]))
+    assert (twice.own_repeats, twice.peer_repeats) == (3, len(peer))

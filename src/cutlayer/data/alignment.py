@@ -22,6 +22,7 @@ DIGEST_BYTES = 16
 
 _MAX_SALT_BYTES = 64
 _PURPOSE = b"cutlayer id"
+_AT_ONCE, _PARTS = 1 << 20, 16  # so that the sort needs little beside the digests themselves
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Alignment:
     """The shared records in an order that both parties derive alike, and what was left out."""
 
     shared: Sequence[str]
-    """Ids that both hold, sorted by digest: an order that tells nothing about the tables."""
+    """Ids that both hold, in an order of their digests, which tells nothing about the tables."""
     only_here: int
     """How many of this party's ids the peer does not hold."""
     only_there: int
@@ -75,7 +76,7 @@ def shared_ids(
         peer_digests: digests as received, uint8, shape ``(peer's ids, 16)``, in any order.
 
     Returns:
-        The shared ids by ascending digest, so that the peer gets them in the same order.
+        The shared ids in an order that follows from their digests, so that the peer gets the same.
 
     Raises:
         ValueError: ``own_digests`` does not belong to ``own_ids``, or an own id repeats.
@@ -99,7 +100,8 @@ class DigestMatches:
     """What a comparison of two lists of digests found."""
 
     rows: NDArray[np.intp]
-    """Rows of the own list whose digest the peer's list holds as well, by ascending digest."""
+    """Rows of the own list whose digest the peer's list holds as well, in an order that
+    follows from the digests alone."""
     own_repeats: int
     """How many own digests repeat an earlier one."""
     peer_repeats: int
@@ -107,21 +109,40 @@ class DigestMatches:
 
 
 def match_digests(own_digests: NDArray[np.uint8], peer_digests: NDArray[np.uint8]) -> DigestMatches:
-    """Compare two lists of digests by sorting them together.
+    """Compare two lists of digests by sorting them together, long lists part by part.
 
     Args:
         own_digests: uint8, shape ``(own, 16)``.
         peer_digests: uint8, shape ``(peer's, 16)``.
     """
-    digests = np.concatenate([own_digests, peer_digests])
+    parts = 1 if len(own_digests) + len(peer_digests) <= _AT_ONCE else _PARTS
+    own_part, peer_part = (
+        digests[:, 0] % np.uint8(parts) for digests in (own_digests, peer_digests)
+    )
+    found = [
+        _match_part(own_digests, np.flatnonzero(own_part == part), peer_digests[peer_part == part])
+        for part in range(parts)
+    ]
+    return DigestMatches(
+        rows=np.concatenate([one.rows for one in found]),
+        own_repeats=sum(one.own_repeats for one in found),
+        peer_repeats=sum(one.peer_repeats for one in found),
+    )
+
+
+def _match_part(
+    own_digests: NDArray[np.uint8], own_rows: NDArray[np.intp], peer_digests: NDArray[np.uint8]
+) -> DigestMatches:
+    """Compare some own rows with the peer's digests of the same part."""
+    digests = np.concatenate([own_digests[own_rows], peer_digests])
     order = _ascending(digests)
     digests = digests[order]
     same_as_next = (digests[1:] == digests[:-1]).all(axis=1)
     left, right = order[:-1][same_as_next], order[1:][same_as_next]
     # The sort is stable: of equal digests, the own ones come first.
-    own_count = len(own_digests)
+    own_count = len(own_rows)
     return DigestMatches(
-        rows=left[(left < own_count) & (right >= own_count)],
+        rows=own_rows[left[(left < own_count) & (right >= own_count)]],
         own_repeats=int((right < own_count).sum()),
         peer_repeats=int((left >= own_count).sum()),
     )
