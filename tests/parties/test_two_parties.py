@@ -114,6 +114,7 @@ def test_no_common_record_is_an_error_at_both_parties(pair):
         ("test_fold", 1),
         ("validation_share", 0.2),
         ("test_share", 0.3),
+        ("alignment", "given"),
     ],
 )
 def test_different_terms_end_the_run_and_name_field_and_values(pair, field, value):
@@ -140,6 +141,7 @@ def test_terms_cover_every_field_that_both_parties_use():
         "validation_share",
         "test_share",
         "grouped",
+        "alignment",
     }
     with pytest.raises(ValueError, match="test_fold"):
         terms(test_fold=5)
