@@ -11,6 +11,7 @@
     │   └── TermsMismatchError  the two parties were started with different settings
     └── ConnectionLostError  the peer is gone or silent
         ├── DeadlineError    the peer did not answer in time
+        ├── PeerRefusedError the two identities do not fit, or one of them is not known
         └── PeerEndedError   the peer ended the session and said so
 
 A wrong *argument* of a function is a plain ``ValueError`` from :mod:`cutlayer.check`.
@@ -51,6 +52,10 @@ class ConnectionLostError(CutlayerError):
 
 class DeadlineError(ConnectionLostError):
     """The peer stayed silent for longer than the agreed deadline."""
+
+
+class PeerRefusedError(ConnectionLostError):
+    """Someone answered, but one side did not accept the other's identity."""
 
 
 class PeerEndedError(ConnectionLostError):

@@ -28,8 +28,8 @@ from cutlayer.protocol import (
     Role,
     Session,
     Shape,
-    TcpListener,
-    connect,
+    StreamConnector,
+    StreamListener,
     in_memory_pair,
 )
 
@@ -40,12 +40,21 @@ QUICK = Deadlines(connect=10, handshake=10, step=10)
 BLOCK = 16
 
 
+LISTENERS = []
+
+
 def tcp_pair():
-    listener = TcpListener()
-    there = connect("127.0.0.1", listener.port, deadline=5)
-    here = listener.accept(deadline=5)
-    listener.close()
-    return here, there
+    listener = StreamListener()
+    LISTENERS.append(listener)
+    there = StreamConnector(listener.address).meet(deadline=5)
+    return listener.meet(deadline=5), there
+
+
+@pytest.fixture(autouse=True)
+def listeners_are_closed():
+    yield
+    while LISTENERS:
+        LISTENERS.pop().close()
 
 
 def in_background(task):

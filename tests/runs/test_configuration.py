@@ -80,6 +80,8 @@ def test_every_key_can_be_overridden_from_the_command_line(write, key, text, val
         ({"colour": "red"}, ["unknown key 'colour'", "Known: run, file"]),
         ({"noise_seed": "1"}, ["unknown key 'noise_seed'"]),
         ({"compress": "true"}, ["unknown key 'compress'"]),
+        ({"compression": "gzip"}, ["unknown key 'compression'"]),
+        ({"transport": "http"}, ["transport", "grpc", "tls"]),
         ({"epochs": "0"}, ["epochs", "greater than or equal to 1", "0"]),
         ({"epochs": "many"}, ["epochs", "many"]),
         ({"protection": "marvel:s=4"}, ["marvel", "Known: no_noise"]),
@@ -110,7 +112,7 @@ def test_without_a_protection_nothing_starts(write):
 
 
 def test_missing_and_broken_files_are_named(tmp_path, write):
-    with pytest.raises(ConfigurationError, match="init-config"):
+    with pytest.raises(ConfigurationError, match="cutlayer init"):
         read(tmp_path / "absent.toml")
     with pytest.raises(ConfigurationError, match="no TOML"):
         read(write("run = "))

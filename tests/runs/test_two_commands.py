@@ -46,6 +46,7 @@ class Pair:
             "address": f'"127.0.0.1:{port}"',
             "id": '"id"',
             "wait": "30",
+            "insecure_loopback": "true",
         }
         self.own = {"label": {"label": '"y"'}, "other": {}}
         for party in ("label", "other"):
@@ -418,16 +419,37 @@ def test_different_seeds_are_named(pair):
     assert any("seed is" in err and "0" in err and "1" in err for _, _, err in done.values())
 
 
-def test_init_config_then_two_commands(pair):
-    for party, name in (("label", "label-party"), ("other", "non-label-party")):
+@pytest.mark.parametrize("transport", ["grpc", "tls"])
+def test_init_pair_then_two_commands_over_tls(pair, transport):
+    names = {"label": "label-party", "other": "non-label-party"}
+    for party, name in names.items():
         (pair.folder / party / "run.toml").unlink()
-        command = ["init-config", name, "--out", "run.toml", "--file", "table.csv"]
+        command = ["init", name, "--out", "run.toml", "--file", "table.csv"]
         done = Command(command, pair.folder / party)
         _, complaint = done.communicate(timeout=60)
         assert done.returncode == 0, complaint
+    for party, peer in (("label", "other"), ("other", "label")):
+        sent = pair.folder / peer / "identity" / f"{names[peer]}.crt"
+        done = Command(["pair", str(sent)], pair.folder / party)
+        _, complaint = done.communicate(timeout=60)
+        assert done.returncode == 0, complaint
     small = ("--address", f"127.0.0.1:{pair.port}", "--batch-size", "64", "--run", "pair")
+    small = (*small, "--transport", transport)
     done = pair.run(label=(*small, "--label", "y"), other=small)
     assert_ended_well(done)
     findings = json.loads((pair.kept("label") / "findings.json").read_text())
     bounds = [row["guarantee"]["leak_auc"] for row in findings["rows"] if row["releases"] == "all"]
     assert bounds == [pytest.approx(0.7)] * 5
+    for _, out, _ in done.values():
+        assert f"Connected by {'gRPC over TLS' if transport == 'grpc' else 'TLSv1.3 TLS_AES'}" in out
+
+
+def test_c1_without_an_identity_nothing_listens(pair):
+    done = pair.start("label", "--insecure-loopback", "false", "--address", f"0.0.0.0:{pair.port}")
+    _, err = done.communicate(timeout=60)
+    assert done.returncode == 2
+    assert "cutlayer init label-party" in err
+    done = pair.start("label", "--address", f"0.0.0.0:{pair.port}")
+    _, err = done.communicate(timeout=60)
+    assert done.returncode == 2
+    assert "loopback" in err

@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from cutlayer.cli.party_commands import Configuration, announce, overrides_of, print_left_out
+from cutlayer.cli.party_commands import Configuration, meet_peer, overrides_of, print_left_out
 from cutlayer.protocol import Role
 from cutlayer.runs.aligned_records import align, require_private
 from cutlayer.runs.configuration import (
@@ -16,7 +16,7 @@ from cutlayer.runs.configuration import (
     read_configuration,
     role_of,
 )
-from cutlayer.runs.session_opening import open_transport, read_ids
+from cutlayer.runs.session_opening import read_ids
 
 
 def align_records(context: typer.Context, config: Configuration) -> None:
@@ -33,7 +33,7 @@ def align_records(context: typer.Context, config: Configuration) -> None:
     console = Console()
     ids = read_ids(configuration)
     with AlignmentProgress(console) as progress:
-        transport = open_transport(configuration, announce(configuration, console))
+        transport = meet_peer(configuration, console)
         aligned = align(configuration, ids, transport, progress.on_progress)
     console.print(
         f"{len(aligned.ids):,} records are shared: {configuration.aligned_ids_file}\n"

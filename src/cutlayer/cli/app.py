@@ -11,11 +11,11 @@ from rich.console import Console
 
 from cutlayer.audits.findings import read_findings, write_findings
 from cutlayer.cli.align_command import align_records
+from cutlayer.cli.identity_commands import init, pair_with
 from cutlayer.cli.party_commands import (
     FINDINGS_FILE,
     PAGE_FILE,
     PASS_ON,
-    init_config,
     label_party,
     non_label_party,
     predict,
@@ -39,11 +39,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+app.command("init")(init)
+app.command("pair")(pair_with)
 app.command("label-party", context_settings=PASS_ON)(label_party)
 app.command("non-label-party", context_settings=PASS_ON)(non_label_party)
 app.command("align", context_settings=PASS_ON)(align_records)
 app.command("predict", context_settings=PASS_ON)(predict)
-app.command("init-config")(init_config)
 app.add_typer(prepare_app, name="prepare")
 app.command("tradeoff", context_settings=PASS_ON)(tradeoff)
 

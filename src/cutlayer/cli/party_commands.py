@@ -1,4 +1,4 @@
-"""The commands of a party that trains with its own file: init-config, train, predict."""
+"""The commands of a party that trains with its own file: train, predict."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from cutlayer.audits import LiveLeak
 from cutlayer.audits.findings import write_findings
 from cutlayer.data import TableReading
 from cutlayer.errors import ConfigurationError
-from cutlayer.protocol import Role
+from cutlayer.protocol import Address, Role, Transport
 from cutlayer.reports import print_table, write_page
 from cutlayer.runs.configuration import (
     LabelConfiguration,
@@ -34,7 +34,6 @@ from cutlayer.runs.party_runs import (
     run_non_label_party,
 )
 from cutlayer.runs.session_opening import open_transport, read_records
-from cutlayer.runs.template import template
 from cutlayer.transcript.release import Release
 
 FINDINGS_FILE, PAGE_FILE = "findings.json", "report.html"
@@ -52,7 +51,7 @@ def label_party(context: typer.Context, config: Configuration) -> None:
     console = Console()
     reading = _read(configuration, console)
     with _stopping(configuration), TrainingProgress(console) as progress:
-        transport = open_transport(configuration, announce(configuration, console))
+        transport = meet_peer(configuration, console)
         run = run_label_party(
             configuration, reading, transport, observers=(progress,), progress=(progress,)
         )
@@ -85,7 +84,7 @@ def non_label_party(context: typer.Context, config: Configuration) -> None:
     reading = _read(configuration, console)
     with _stopping(configuration), TrainingProgress(console) as progress:
         half = run_non_label_party(
-            configuration, reading, open_transport(configuration), progress=(progress,)
+            configuration, reading, meet_peer(configuration, console), progress=(progress,)
         )
     print_left_out(half.agreement.only_here, half.agreement.only_there, configuration, console)
     console.print(f"Bottom half: {configuration.run_folder}", soft_wrap=True)
@@ -107,32 +106,17 @@ def predict(
     if role_of(config) is Role.NON_LABEL:
         asked = read_configuration(NonLabelConfiguration, config, overrides)
         reading = _read(asked, console)
-        shared = predict_as_non_label_party(asked, reading, open_transport(asked))
+        shared = predict_as_non_label_party(asked, reading, meet_peer(asked, console))
         console.print(f"{len(shared.ids):,} records were predicted by the label party.")
         print_left_out(shared.only_here, shared.only_there, asked, console)
         return
     asking = read_configuration(LabelConfiguration, config, overrides)
     reading = _read(asking, console, labelled=False)
     target = out or asking.run_folder / NEW_PREDICTIONS_FILE
-    transport = open_transport(asking, announce(asking, console))
+    transport = meet_peer(asking, console)
     shared = predict_as_label_party(asking, reading, transport, target)
     console.print(f"{len(shared.ids):,} records were predicted: {target}", soft_wrap=True)
     print_left_out(shared.only_here, shared.only_there, asking, console)
-
-
-def init_config(
-    party: Annotated[str, typer.Argument(help="label-party or non-label-party.")],
-    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("cutlayer.toml"),
-    file: Annotated[str, typer.Option(help="This party's table.")] = "records.csv",
-) -> None:
-    """Write a first configuration that trains with a rigorous protection."""
-    roles = {role.value.replace(" ", "-"): role for role in Role}
-    if party not in roles:
-        raise ConfigurationError(f"No party is called {party!r}. Known: {', '.join(roles)}.")
-    if out.exists():
-        raise ConfigurationError(f"--out: {out} exists. Choose another name.")
-    out.write_text(template(roles[party], file), encoding="utf-8")
-    Console().print(f"Wrote {out}. Name your columns in it, then: cutlayer {party} {out}")
 
 
 def overrides_of(context: typer.Context) -> dict[str, str]:
@@ -215,12 +199,19 @@ def _stopping(configuration: PartyConfiguration) -> Iterator[None]:
         raise typer.Exit(_INTERRUPTED) from None
 
 
-def announce(configuration: PartyConfiguration, console: Console) -> Callable[[int], None]:
+def meet_peer(configuration: PartyConfiguration, console: Console) -> Transport:
+    """Meet the peer, and record what was negotiated."""
+    transport = open_transport(configuration, _announce(configuration, console))
+    console.print(f"Connected by {transport.describe()}.", soft_wrap=True)
+    return transport
+
+
+def _announce(configuration: PartyConfiguration, console: Console) -> Callable[[int], None]:
     """Says where the label party listens."""
 
     def announce(port: int) -> None:
-        host, _ = configuration.endpoint
-        console.print(f"Listening on {host}:{port} for the non-label party.")
+        address = Address(configuration.meeting_point.host, port)
+        console.print(f"Listening on {address} for the non-label party.")
 
     return announce
 

@@ -16,7 +16,7 @@ from cutlayer.errors import ConnectionLostError, DeadlineError
 from cutlayer.experiments.plan import Plan, Training
 from cutlayer.experiments.two_parties import NON_LABEL_FOLDER, build_non_label_party
 from cutlayer.parties.checkpoint import save_half
-from cutlayer.protocol import Deadlines, TcpListener, Transport, in_memory_pair
+from cutlayer.protocol import Deadlines, StreamListener, Transport, in_memory_pair
 
 PEER_LOG = "non_label_party.log"
 _LOOK_SECONDS = 0.5
@@ -56,12 +56,15 @@ class Channel(ABC):
 
 
 class PeerProcess(Channel):
-    """The non-label party as an operating-system process, joined by TCP on loopback."""
+    """The non-label party as an operating-system process, joined by plain TCP on loopback.
+
+    Both processes are this command's own and on this machine, so they need no identities.
+    """
 
     def __init__(self, run_folder: Path, deadlines: Deadlines | None = None) -> None:
         self._run_folder = run_folder
         self._deadlines = deadlines or Deadlines()
-        self._listener = TcpListener()
+        self._listener = StreamListener()
         self._process: subprocess.Popen[bytes] | None = None
 
     @override
@@ -71,7 +74,7 @@ class PeerProcess(Channel):
             "-m",
             "cutlayer.experiments.peer",
             str(self._run_folder),
-            str(self._listener.port),
+            str(self._listener.address.port),
         ]
         # A session of its own: Ctrl-C reaches the label party, which ends the run in order.
         with (self._run_folder / PEER_LOG).open("wb") as log:
@@ -85,7 +88,7 @@ class PeerProcess(Channel):
         waited = 0.0
         while True:
             try:
-                return self._listener.accept(deadline=_LOOK_SECONDS)
+                return self._listener.meet(deadline=_LOOK_SECONDS)
             except DeadlineError:
                 waited += _LOOK_SECONDS
                 if waited >= self._deadlines.connect:

@@ -11,7 +11,7 @@ from cutlayer.experiments.comparison import pending, training_folder
 from cutlayer.experiments.plan import ALONE, read_plan
 from cutlayer.experiments.two_parties import NON_LABEL_FOLDER, build_non_label_party
 from cutlayer.parties.checkpoint import save_half
-from cutlayer.protocol import Deadlines, connect
+from cutlayer.protocol import Address, Deadlines, StreamConnector
 
 
 def run_peer(run_folder: Path, port: int) -> None:
@@ -23,12 +23,13 @@ def run_peer(run_folder: Path, port: int) -> None:
     torch.set_num_threads(1)
     plan = read_plan(run_folder)
     table = DATASETS[plan.data]().non_label_party_table()
+    connector = StreamConnector(Address("127.0.0.1", port))
     for training in pending(plan, run_folder):
         if training.spec == ALONE:
             continue
         folder = training_folder(run_folder, training)
         party = build_non_label_party(plan, training, table, folder)
-        half = party.run(connect("127.0.0.1", port, deadline=Deadlines().connect))
+        half = party.run(connector.meet(deadline=Deadlines().connect))
         save_half(folder / NON_LABEL_FOLDER, {"bottom": half.bottom}, half.inputs.encoder)
 
 

@@ -1,14 +1,23 @@
-"""The two-party protocol: messages, wire format, session machine, transports."""
+"""The two-party protocol: messages, wire format, session machine, identities, transports."""
 
+from cutlayer.protocol.address import Address
+from cutlayer.protocol.endpoint import Endpoint
+from cutlayer.protocol.grpc_endpoints import GrpcConnector, GrpcListener
+from cutlayer.protocol.identity import Identity, create_identity, load_identity, pair
 from cutlayer.protocol.in_memory import InMemoryTransport, in_memory_pair
 from cutlayer.protocol.messages import ErrorCode, Kind, Message, Role
 from cutlayer.protocol.session import Session, Shape, State
-from cutlayer.protocol.tcp import TcpListener, TcpTransport, connect
+from cutlayer.protocol.stream_endpoints import StreamConnector, StreamListener
 from cutlayer.protocol.transport import Deadlines, Traffic, Transport
 
 __all__ = [
+    "Address",
     "Deadlines",
+    "Endpoint",
     "ErrorCode",
+    "GrpcConnector",
+    "GrpcListener",
+    "Identity",
     "InMemoryTransport",
     "Kind",
     "Message",
@@ -16,10 +25,12 @@ __all__ = [
     "Session",
     "Shape",
     "State",
-    "TcpListener",
-    "TcpTransport",
+    "StreamConnector",
+    "StreamListener",
     "Traffic",
     "Transport",
-    "connect",
+    "create_identity",
     "in_memory_pair",
+    "load_identity",
+    "pair",
 ]

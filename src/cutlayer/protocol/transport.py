@@ -1,6 +1,6 @@
 """The seam between session and network: five methods that every transport offers.
 
-The in-memory twin, plain TCP on loopback and every later transport pass one contract suite.
+The in-memory twin, gRPC, TLS and plain TCP on loopback pass one contract suite.
 """
 
 import time
@@ -40,7 +40,12 @@ class Traffic:
 
 
 class Transport(ABC):
-    """An ordered, reliable channel to one peer for whole messages."""
+    """An ordered, reliable channel to one peer for whole messages.
+
+    One thread may send while another receives; neither waits for the other, also where both
+    parties send large messages at once. A direction in which an error was raised stays broken;
+    the other one can still be used, to say why. After a break the endpoint gives a new transport.
+    """
 
     def __init__(self) -> None:
         self.traffic = Traffic()
@@ -78,7 +83,11 @@ class Transport(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the channel; safe to call again."""
+        """Let go of the channel; what was sent before still arrives. Safe to call again."""
+
+    def describe(self) -> str:
+        """How the channel is secured and who is at its other end, for messages and logs."""
+        return "memory of one process"
 
 
 class Clock:
@@ -100,9 +109,14 @@ class Clock:
             raise self.error()
         return left
 
-    def error(self) -> DeadlineError:
-        """The error for a deadline that has passed."""
+    def error(self, observed: str = "") -> DeadlineError:
+        """The error for a deadline that has passed.
+
+        Args:
+            observed: what was noticed meanwhile, as a sentence.
+        """
+        noticed = f" {observed}" if observed else ""
         return DeadlineError(
-            f"Waited {self._seconds:g} s for {self._waiting_for}, in vain. Look whether the peer "
-            "is running and reachable, or wait longer."
+            f"Waited {self._seconds:g} s for {self._waiting_for}, in vain.{noticed} Look whether "
+            "the peer is running and reachable, or wait longer."
         )

@@ -16,7 +16,7 @@ from cutlayer.parties import Compute, Terms
 from cutlayer.parties.private_alignment import MAX_IDS
 from cutlayer.parties.terms import AlignmentForm, Mode
 from cutlayer.protections import PROTECTIONS, NoNoise, Protection, parse_protection
-from cutlayer.protocol import Role
+from cutlayer.protocol import Address, Role
 
 FROZEN = "frozen"
 """In place of a protection: no gradient is sent at all."""
@@ -41,6 +41,12 @@ class PartyConfiguration(BaseModel):
 
     address: str = "127.0.0.1:7700"
     """Where the label party listens, and the non-label party connects to."""
+    transport: Literal["grpc", "tls"] = "grpc"
+    """gRPC over TLS, or TLS 1.3 alone; equal at both parties."""
+    identity: Path = Path("identity")
+    """Folder with this party's key and certificate, and the peer's certificate."""
+    insecure_loopback: bool = False
+    """Plain text in place of ``transport``, between two processes of one machine."""
     folder: Path | None = None
     """Where this party keeps its run; by default ``runs/RUN/PARTY``."""
     wait: float = Field(default=300.0, gt=0, le=2_592_000)
@@ -99,16 +105,13 @@ class PartyConfiguration(BaseModel):
         return self.aligned_ids or self.run_folder / ALIGNED_IDS_FILE
 
     @property
-    def endpoint(self) -> tuple[str, int]:
-        """Host and port of the address.
+    def meeting_point(self) -> Address:
+        """The address, read.
 
         Raises:
             ConfigurationError: it is not HOST:PORT.
         """
-        host, _, port = self.address.rpartition(":")
-        if not host or not port.isdigit() or int(port) > 65535:
-            raise ConfigurationError(f"address must be HOST:PORT, got {self.address!r}.")
-        return host, int(port)
+        return Address.parse(self.address)
 
     @property
     def applied(self) -> Protection:
@@ -226,7 +229,7 @@ def read_configuration(
     try:
         _require_real_use(configuration)
         _require_device(configuration.device)
-        _ = configuration.terms(), configuration.endpoint
+        _ = configuration.terms(), configuration.meeting_point
         _ = configuration.compute, configuration.table_file()
     except ConfigurationError as error:
         raise ConfigurationError(f"{party}: {path}: {error}") from error
@@ -269,7 +272,7 @@ def _toml(path: Path, party: str) -> dict[str, object]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigurationError(
-            f"{party}: there is no configuration {path}. `cutlayer init-config` writes one."
+            f"{party}: there is no configuration {path}. `cutlayer init` writes one."
         ) from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"{party}: {path} is no TOML file ({error}).") from error

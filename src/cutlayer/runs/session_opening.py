@@ -4,17 +4,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
+from typing_extensions import override
+
 from cutlayer.data import TableReading, TextSequence
 from cutlayer.errors import CutlayerError
 from cutlayer.protocol import (
     Deadlines,
+    Endpoint,
     ErrorCode,
+    GrpcConnector,
+    GrpcListener,
+    Identity,
     Role,
     Session,
-    TcpListener,
+    StreamConnector,
+    StreamListener,
     Transport,
-    connect,
+    load_identity,
 )
+from cutlayer.protocol.address import require_loopback
+from cutlayer.protocol.codec import Header
 from cutlayer.runs.aligned_records import aligned_records
 from cutlayer.runs.configuration import PartyConfiguration
 
@@ -31,6 +40,7 @@ def read_records(configuration: PartyConfiguration, *, labelled: bool = True) ->
         labelled: whether the label party needs its labels, as for a training.
 
     Raises:
+        ConfigurationError: the identity of this party is not in order.
         DataError: the file breaks a rule, or there is no private alignment yet.
     """
     table_file = configuration.table_file()
@@ -43,7 +53,7 @@ def read_ids(configuration: PartyConfiguration) -> TextSequence:
     """Read the ids of the party's file alone; tells a waiting peer as :func:`read_records` does.
 
     Raises:
-        ConfigurationError: the file's records have no ids.
+        ConfigurationError: the file's records have no ids, or the identity is not in order.
         DataError: the file breaks a rule.
     """
     table_file = configuration.table_file()
@@ -51,41 +61,101 @@ def read_ids(configuration: PartyConfiguration) -> TextSequence:
         return table_file.read_ids(configuration.role.value)
 
 
+def identity_of(configuration: PartyConfiguration) -> Identity | None:
+    """The identity that a party speaks with; ``None`` for plain text between two processes.
+
+    Raises:
+        ConfigurationError: it is not in order, or plain text would leave this machine.
+    """
+    if configuration.insecure_loopback:
+        require_loopback(configuration.meeting_point)
+        return None
+    return load_identity(configuration.identity, configuration.role)
+
+
+def endpoint_of(
+    configuration: PartyConfiguration, on_listening: Callable[[int], None] | None = None
+) -> Endpoint:
+    """Where this party meets its peer: the label party listens, the non-label party connects.
+
+    Args:
+        configuration: of this party; its ``transport``, ``identity`` and ``insecure_loopback``
+            choose what is spoken.
+        on_listening: told the port once the label party listens.
+
+    Raises:
+        ConfigurationError: the address cannot be used, or the identity is not in order; nothing
+            listens then.
+    """
+    address, identity = configuration.meeting_point, identity_of(configuration)
+    by_grpc = identity is not None and configuration.transport == "grpc"
+    if configuration.role is Role.NON_LABEL:
+        if by_grpc and identity is not None:
+            return GrpcConnector(address, identity)
+        return StreamConnector(address, identity)
+    listener: GrpcListener | StreamListener
+    if by_grpc and identity is not None:
+        listener = GrpcListener(address, identity)
+    else:
+        listener = StreamListener(address, identity)
+    if on_listening is not None:
+        on_listening(listener.address.port)
+    return listener
+
+
 def open_transport(
     configuration: PartyConfiguration, on_listening: Callable[[int], None] | None = None
 ) -> Transport:
-    """Meet the peer: the label party listens, the non-label party connects.
+    """Meet the peer once.
 
     Args:
         configuration: of this party.
         on_listening: told the port once the label party listens.
 
     Raises:
-        ConfigurationError: the address cannot be used.
+        ConfigurationError: as :func:`endpoint_of`.
         DeadlineError: the peer did not appear in time.
     """
-    return _open(configuration, configuration.wait, on_listening)
-
-
-def _open(
-    configuration: PartyConfiguration, seconds: float, on_listening: Callable[[int], None] | None
-) -> Transport:
-    """Listen or connect."""
-    host, port = configuration.endpoint
-    if configuration.role is Role.NON_LABEL:
-        return connect(host, port, deadline=seconds)
-    listener = TcpListener(host, port)
+    endpoint = endpoint_of(configuration, on_listening)
     try:
-        if on_listening is not None:
-            on_listening(listener.port)
-        return listener.accept(deadline=seconds)
-    finally:
-        listener.close()
+        return _OnlyMeeting(endpoint, endpoint.meet(deadline=configuration.wait))
+    except BaseException:
+        endpoint.close()
+        raise
+
+
+class _OnlyMeeting(Transport):
+    """A transport that closes its endpoint with itself."""
+
+    def __init__(self, endpoint: Endpoint, transport: Transport) -> None:
+        super().__init__()
+        self._endpoint, self._transport = endpoint, transport
+        self.traffic = transport.traffic
+
+    @override
+    def send(self, header: bytes, payload: memoryview, *, deadline: float) -> None:
+        self._transport.send(header, payload, deadline=deadline)
+
+    @override
+    def receive(
+        self, accept: Callable[[Header], None], *, deadline: float
+    ) -> tuple[Header, bytearray]:
+        return self._transport.receive(accept, deadline=deadline)
+
+    @override
+    def close(self) -> None:
+        self._transport.close()
+        self._endpoint.close()
+
+    @override
+    def describe(self) -> str:
+        return self._transport.describe()
 
 
 @contextmanager
 def _peer_told(configuration: PartyConfiguration) -> Iterator[None]:
     """Let a peer that waits know of an error before it is raised."""
+    identity_of(configuration)  # before a long file is read
     try:
         yield
     except CutlayerError:
@@ -95,8 +165,8 @@ def _peer_told(configuration: PartyConfiguration) -> Iterator[None]:
 
 def _tell_peer(configuration: PartyConfiguration) -> None:
     """End the session of a peer that is there already; whether one is does not matter."""
-    with suppress(CutlayerError):
-        transport = _open(configuration, _FAREWELL_SECONDS, None)
+    with suppress(CutlayerError), endpoint_of(configuration) as endpoint:
+        transport = endpoint.meet(deadline=_FAREWELL_SECONDS)
         Session(configuration.role, transport, run=configuration.run, deadlines=Deadlines()).abort(
             ErrorCode.FAILED
         )

@@ -1,0 +1,84 @@
+"""The reception of a listener: one place for the one peer, taken by whoever came last."""
+
+import threading
+from typing import Generic, Protocol, TypeVar
+
+from cutlayer.protocol.transport import Clock
+
+
+class Guest(Protocol):
+    """A connection that can be ended from any thread."""
+
+    def break_off(self, reason: str) -> None:
+        """End it at once; whoever waits on it learns the reason."""
+
+    def discard(self) -> None:
+        """End it at once, and let go of it: nobody holds it."""
+
+
+Visitor = TypeVar("Visitor", bound=Guest)
+
+
+class Reception(Generic[Visitor]):
+    """Hands the newest authenticated connection to whoever waits for the peer.
+
+    A peer whose machine lost power cannot say that its connection is over. When it comes again,
+    the new connection takes the place of the old one at once.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._current: Visitor | None = None
+        self._is_new = False
+        self._refused = 0
+        self._last_refusal = ""
+
+    def arrive(self, visitor: Visitor) -> None:
+        """An authenticated connection of the peer is there."""
+        with self._changed:
+            old, was_new = self._current, self._is_new
+            self._current, self._is_new = visitor, True
+            self._changed.notify_all()
+        if old is not None and was_new:
+            old.discard()
+        elif old is not None:
+            old.break_off("The peer has connected anew, which ends this connection.")
+
+    def refuse(self, why: str) -> None:
+        """Someone came who is not the peer; told to the operator if the peer never comes."""
+        with self._changed:
+            self._refused += 1
+            self._last_refusal = why
+
+    def meet(self, clock: Clock) -> Visitor:
+        """Wait for a connection that nobody has been given yet.
+
+        Raises:
+            DeadlineError: none came in time.
+        """
+        with self._changed:
+            while not self._is_new or self._current is None:
+                if not self._changed.wait(clock.remaining()):
+                    break
+            if self._current is not None and self._is_new:
+                self._is_new = False
+                return self._current
+        raise clock.error(self.refusals())
+
+    def refusals(self) -> str:
+        """Who was turned away so far, as a sentence; empty if nobody was."""
+        with self._changed:
+            if not self._refused:
+                return ""
+            return (
+                f"{self._refused} connections of others were refused, the last one because: "
+                f"{self._last_refusal}. If that was the peer, pair again at both parties with "
+                "`cutlayer pair`."
+            )
+
+    def close(self) -> None:
+        """Send the current visitor away."""
+        with self._changed:
+            current, self._current, self._is_new = self._current, None, False
+        if current is not None:
+            current.discard()

@@ -1,0 +1,213 @@
+"""Endpoints of the stream transport: TLS 1.3 with pinned certificates, or plain on loopback."""
+
+import socket
+import ssl
+from contextlib import suppress
+
+from typing_extensions import override
+
+from cutlayer.errors import (
+    ConfigurationError,
+    ConnectionLostError,
+    CutlayerError,
+    DeadlineError,
+    PeerRefusedError,
+)
+from cutlayer.protocol.address import Address, require_loopback
+from cutlayer.protocol.attempts import HANDSHAKE_SECONDS, keep_trying
+from cutlayer.protocol.door import Door
+from cutlayer.protocol.endpoint import Endpoint
+from cutlayer.protocol.identity import Identity, name_of
+from cutlayer.protocol.messages import Role
+from cutlayer.protocol.patient_socket import PatientSocket
+from cutlayer.protocol.reception import Reception
+from cutlayer.protocol.stream import StreamTransport
+from cutlayer.protocol.tls_channel import TlsChannel
+from cutlayer.protocol.transport import Clock
+
+_ANY_PORT = Address("127.0.0.1", 0)
+
+
+class StreamListener(Endpoint):
+    """The label party's end."""
+
+    def __init__(self, address: Address = _ANY_PORT, identity: Identity | None = None) -> None:
+        """Start to listen.
+
+        Args:
+            address: where; port 0 takes any that is free.
+            identity: of the label party; ``None`` speaks plain text, on loopback only.
+
+        Raises:
+            ConfigurationError: the address cannot be used, or is not on loopback.
+        """
+        if identity is None:
+            require_loopback(address)
+        self._identity = identity
+        self._context = identity.tls_context() if identity else None
+        self._reception: Reception[StreamTransport] = Reception()
+        self._door = Door(listen(address), self._authenticate, self._reception.arrive)
+        self.address = Address(address.host, self._door.port)
+        """Where it listens, with the port that was taken."""
+
+    @override
+    def meet(self, *, deadline: float) -> StreamTransport:
+        return self._reception.meet(
+            Clock(deadline, f"the non-label party to connect to {self.address}")
+        )
+
+    @override
+    def describe(self) -> str:
+        return f"{_security(self._identity)}, listening on {self.address}"
+
+    @override
+    def close(self) -> None:
+        self._door.close()
+        self._reception.close()
+
+    def _authenticate(self, connected: socket.socket) -> StreamTransport | None:
+        """Find out whether it is the peer that came."""
+        clock = Clock(HANDSHAKE_SECONDS, "a handshake")
+        who = "an unknown address"
+        try:
+            who = _address_of(connected)
+            transport = _open(connected, self._identity, self._context, clock)
+            transport.welcome(clock)
+        except (CutlayerError, OSError) as error:
+            self._reception.refuse(f"{error} ({who})")
+            with suppress(OSError):
+                connected.close()
+            return None
+        return transport
+
+
+class StreamConnector(Endpoint):
+    """The non-label party's end."""
+
+    def __init__(self, address: Address, identity: Identity | None = None) -> None:
+        """Prepare to connect.
+
+        Args:
+            address: of the label party.
+            identity: of the non-label party; ``None`` speaks plain text, on loopback only.
+
+        Raises:
+            ConfigurationError: without an identity, the address is not on loopback.
+        """
+        if identity is None:
+            require_loopback(address)
+        self._address, self._identity = address, identity
+        self._context = identity.tls_context() if identity else None
+        self._current: StreamTransport | None = None
+
+    @override
+    def meet(self, *, deadline: float) -> StreamTransport:
+        clock = Clock(deadline, f"the label party to listen on {self._address}")
+        if self._current is not None:
+            self._current.break_off("This party has connected anew, which ends this connection.")
+        self._current = keep_trying(self._attempt, clock)
+        return self._current
+
+    @override
+    def describe(self) -> str:
+        return f"{_security(self._identity)}, connecting to {self._address}"
+
+    @override
+    def close(self) -> None:
+        if self._current is not None:
+            self._current.close()
+
+    def _attempt(self, seconds: float) -> StreamTransport:
+        """Connect, and wait until both sides have accepted each other."""
+        clock = Clock(seconds, f"an answer of {self._address}")
+        try:
+            connected = socket.create_connection(
+                (self._address.host, self._address.port), timeout=clock.remaining()
+            )
+        except OSError as error:
+            raise ConnectionLostError(
+                f"Nobody listens on {self._address} ({error.strerror or error})."
+            ) from error
+        try:
+            name = name_of(Role.LABEL)
+            transport = _open(connected, self._identity, self._context, clock, server_name=name)
+            self._greet(transport, clock)
+        except PeerRefusedError as error:
+            connected.close()
+            raise refused_by_label_party(self._address, str(error)) from error
+        except BaseException:
+            connected.close()
+            raise
+        return transport
+
+    def _greet(self, transport: StreamTransport, clock: Clock) -> None:
+        """In TLS 1.3 a refusal of our certificate shows only here, often without a word."""
+        try:
+            transport.greet(clock)
+        except DeadlineError:
+            raise
+        except ConnectionLostError as error:
+            if self._identity is None:
+                raise
+            raise PeerRefusedError(str(error)) from error
+
+
+def refused_by_label_party(address: Address, said: str) -> PeerRefusedError:
+    """The error of a party that is not trusted by the other, or does not trust it."""
+    return PeerRefusedError(
+        f"non-label party: no trust between the parties at {address} ({said}). Likely causes: the "
+        "label party has not paired this party's certificate, or holds an older one; one of the "
+        "two has expired; something between the parties opens TLS. Compare fingerprints and run "
+        "`cutlayer pair` at both parties."
+    )
+
+
+def listen(address: Address) -> socket.socket:
+    """A listening socket.
+
+    Raises:
+        ConfigurationError: the address cannot be used.
+    """
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        return socket.create_server((address.host, address.port), family=family)
+    except OSError as error:
+        raise ConfigurationError(
+            f"label party: cannot listen on {address} ({error.strerror}). Choose a free port, or "
+            "0 for any."
+        ) from error
+
+
+def _open(
+    connected: socket.socket,
+    identity: Identity | None,
+    context: ssl.SSLContext | None,
+    clock: Clock,
+    server_name: str | None = None,
+) -> StreamTransport:
+    """The transport of a connection; with an identity, after the TLS handshake.
+
+    Raises:
+        PeerRefusedError: the certificates do not fit.
+        ConnectionLostError: the other side went away.
+    """
+    who = _address_of(connected)
+    patient = PatientSocket(connected)
+    if identity is None or context is None:
+        return StreamTransport(patient, f"plain text with {who}")
+    channel = TlsChannel(patient, context, server_name)
+    channel.shake_hands(clock)
+    if not identity.is_peer(channel.peer_certificate):
+        raise PeerRefusedError("the certificate is not the pinned one")
+    return StreamTransport(channel, f"{channel.version_and_cipher} with {who}")
+
+
+def _address_of(connected: socket.socket) -> str:
+    """The other end, for messages."""
+    host, port = connected.getpeername()[:2]
+    return str(Address(host, port))
+
+
+def _security(identity: Identity | None) -> str:
+    """How a stream is protected, in words."""
+    return "TLS 1.3 with pinned certificates" if identity else "plain text on loopback"
