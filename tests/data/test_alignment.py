@@ -98,8 +98,14 @@ def test_long_lists_are_compared_part_by_part_to_the_same_result(monkeypatch):
     whole = alignment.match_digests(own, peer)
     expected = sorted(range(251, 500), key=lambda row: own[row].tobytes())
     assert whole.rows.tolist() == expected
+    sorted_at_once = []
+    ascending = alignment._ascending
     monkeypatch.setattr(alignment, "_AT_ONCE", 10)
+    monkeypatch.setattr(
+        alignment, "_ascending", lambda part: (sorted_at_once.append(len(part)), ascending(part))[1]
+    )
     parts = alignment.match_digests(own, peer)
+    assert max(sorted_at_once) < (500 + 551) / 8  # a sixteenth on average
     assert sorted(parts.rows) == sorted(expected)
     back = alignment.match_digests(peer, own)  # row r of the peer's holds the id 800 - r
     assert [800 - row for row in back.rows] == parts.rows.tolist()

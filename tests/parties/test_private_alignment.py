@@ -1,6 +1,7 @@
 """Private alignment over real transports, and against a peer that misbehaves."""
 
 import threading
+import time
 from contextlib import suppress
 from dataclasses import replace
 
@@ -387,10 +388,11 @@ def test_what_crosses_contains_no_id_and_differs_in_every_session():
     assert not pieces[0] & pieces[1]
 
 
-def test_pieces_in_work_stay_few_however_long_the_lists_are(monkeypatch):
-    """What bounds the memory: neither own points nor the peer's pile up."""
+@pytest.mark.parametrize("own_blocks", [40, 1])
+def test_pieces_in_work_stay_few_however_long_the_lists_are(monkeypatch, own_blocks):
+    """What bounds the memory: neither own points nor the peer's pile up, be they slow to take."""
     in_work, most, lock = 0, 0, threading.Lock()
-    submit = alignment_session.ThreadPoolExecutor.submit
+    submit, tags = alignment_session.ThreadPoolExecutor.submit, PrivateMatching.tags
 
     def counted(pool, work, *arguments):
         nonlocal in_work, most
@@ -407,8 +409,14 @@ def test_pieces_in_work_stay_few_however_long_the_lists_are(monkeypatch):
         future.add_done_callback(finished)
         return future
 
+    def slow(matching, points):
+        time.sleep(0.005)
+        return tags(matching, points)
+
     monkeypatch.setattr(alignment_session.ThreadPoolExecutor, "submit", counted)
+    monkeypatch.setattr(PrivateMatching, "tags", slow)
     monkeypatch.setattr(alignment_session, "_PIECE_IDS", 4)
-    both(names(*range(40 * BLOCK)), names(*range(40 * BLOCK)))
+    label, other, _ = both(names(*range(own_blocks * BLOCK)), names(*range(40 * BLOCK)))
+    assert list(label.ids) == list(other.ids) == sorted(names(*range(own_blocks * BLOCK)))
     # Two parties, two lists each, two blocks of four pieces ahead and one block that came in.
     assert most <= 2 * 2 * (2 * 4 + 4)

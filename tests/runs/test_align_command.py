@@ -40,7 +40,14 @@ def test_align_then_train_then_predict(private):
         kept = private.kept(party) / "aligned_ids.parquet"
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert_ended_well(private.run())
-    assert_ended_well(private.run(command="predict"))
+    private.write_table("label", ["id", "x0", "x1"], table=private.rows[:30], name="new.csv")
+    private.write_table("other", ["id", "x2", "x3"], table=private.rows[20:60], name="new.csv")
+    new = ("--file", "new.csv", "--aligned-ids", "new.parquet")
+    assert_ended_well(private.run(command="align", label=new, other=new))
+    done = private.run(command="predict", label=new, other=new)
+    assert_ended_well(done)
+    assert "10 records were predicted" in " ".join(done["label"][1].split())
+    assert shared_ids(private, "label") == expected  # those of the training stay
 
 
 def test_a_training_without_the_alignment_says_what_to_run(private):
@@ -97,3 +104,22 @@ def test_killed_and_started_again(private):
     first = shared_ids(private, "label")
     assert_ended_well(private.run(command="align"))
     assert shared_ids(private, "label") == shared_ids(private, "other") == first
+
+
+@pytest.mark.slow  # 20,000 ids at each party, so that the kill comes in the middle
+@pytest.mark.parametrize("victim", ["label", "other"])
+def test_a_kill_in_the_middle_ends_the_peer_and_leaves_nothing(private, victim):
+    rows = [{**private.rows[0], "id": f"{i:06d}"} for i in range(20_000)]
+    private.write_table("label", ["id", "y", "x0"], table=rows)
+    private.write_table("other", ["id", "x2"], table=rows)
+    processes = {party: private.start(party, command="align") for party in ("label", "other")}
+    time.sleep(1.5)
+    processes[victim].kill()
+    processes[victim].communicate(timeout=60)
+    survivor = next(party for party in processes if party != victim)
+    _, complaint = processes[survivor].communicate(timeout=120)
+    assert processes[survivor].returncode == 1, complaint
+    assert "Traceback" not in complaint
+    assert not list(private.folder.rglob("aligned_ids*"))
+    assert_ended_well(private.run(command="align"))
+    assert len(shared_ids(private, "label")) == 20_000
