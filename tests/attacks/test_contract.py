@@ -23,6 +23,14 @@ from cutlayer.leakage.null_floor import null_deviation
 from cutlayer.transcript import Release, Transcript, TranscriptWriter
 
 every_attack = pytest.mark.parametrize("name", sorted(ATTACKS))
+every_attack_in_full = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if attack.cost == "expensive" else ())
+        for name, attack in sorted(ATTACKS.items())
+    ],
+)
+"""For tests that run an attack several times; the expensive ones wait for `make test-slow`."""
 HINT_LABELS = torch.tensor([1, 1, 1, 0, 0, 0])
 
 
@@ -114,7 +122,7 @@ def test_the_table_refuses_taken_and_unknown_names():
         ATTACKS["nrom"]
 
 
-@every_attack
+@every_attack_in_full
 @pytest.mark.parametrize("factor", [1e-23, 3e-7, 1.0, 1e3])
 def test_the_unit_of_the_messages_changes_no_order(name, factor):
     batch, factor = rows(60, 8), exact_factor(name, factor)
@@ -122,7 +130,7 @@ def test_the_unit_of_the_messages_changes_no_order(name, factor):
     assert torch.equal(scores_of(name, batch).argsort(), there.argsort())
 
 
-@every_attack
+@every_attack_in_full
 def test_float32_rows_whose_squares_underflow_are_ordered_alike(name):
     batch = rows(60, 8).float()
     tiny = batch * 2.0**-76  # about 1e-23; a power of two, so no digit changes
@@ -131,7 +139,7 @@ def test_float32_rows_whose_squares_underflow_are_ordered_alike(name):
     assert torch.equal(scores_of(name, batch).argsort(), there.argsort())
 
 
-@every_attack
+@every_attack_in_full
 def test_rows_of_very_different_length_stay_finite(name):
     batch = rows(12, 4)
     batch[0] *= 1e-200
@@ -139,7 +147,7 @@ def test_rows_of_very_different_length_stay_finite(name):
     assert bool(torch.isfinite(scores_of(name, batch)).all())
 
 
-@every_attack
+@every_attack_in_full
 def test_the_order_of_rows_does_not_matter(name):
     attack = ATTACKS[name]
     if attack.chance:
@@ -151,7 +159,7 @@ def test_the_order_of_rows_does_not_matter(name):
     assert torch.allclose(here[order], attack.score(release_of(batch[order]), moved))
 
 
-@every_attack
+@every_attack_in_full
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_every_float_type_is_read_exactly(name, dtype):
     batch = rows(40, 5).to(dtype)
@@ -195,7 +203,7 @@ def test_messages_of_another_shape_are_refused(name, shape):
         attack.function(**arguments)
 
 
-@every_attack
+@every_attack_in_full
 @pytest.mark.parametrize("shape", [(1, 1), (1, 4), (4, 1), (2, 2), (3, 20)])
 @pytest.mark.parametrize("fill", [0.0, 1.0, None])
 def test_small_and_flat_batches_have_finite_scores(name, shape, fill):
@@ -205,7 +213,7 @@ def test_small_and_flat_batches_have_finite_scores(name, shape, fill):
     assert bool(torch.isfinite(scores).all())
 
 
-@every_attack
+@every_attack_in_full
 def test_one_zero_row_among_others_has_a_finite_score(name):
     batch = rows(9, 4)
     batch[3] = 0.0
@@ -229,7 +237,7 @@ def test_nothing_is_learnt_from_messages_without_labels(name):
     assert abs(leak_auc(scores[asked], labels[asked]) - 0.5) < 5 * deviation
 
 
-@every_attack
+@every_attack_in_full
 def test_a_transcript_whose_labels_do_not_exist_can_be_attacked(name, tmp_path):
     writer = TranscriptWriter(tmp_path, [str(i) for i in range(30)])
     writer.write(release_of(rows(30, 4)))

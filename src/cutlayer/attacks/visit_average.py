@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from cutlayer import check
+from cutlayer.attacks.history import check_positions
 from cutlayer.attacks.scale import at_unit_scale
 
 
@@ -74,11 +75,11 @@ class VisitAverage:
         check.shape("scores", scores, tuple(records.shape))
         check.finite("scores", scores)
         records = records.cpu()
-        self._check_records(records)
+        check_positions(records, len(self._total))
         standard = standardised(scores.detach().cpu())
         if not bool(standard.any()):
             return standard
-        if not self._oriented and self._disagrees(records, standard):
+        if not self._oriented and self.disagrees(records, standard):
             standard = -standard
         self._total[records] += standard
         self._visits[records] += 1
@@ -93,8 +94,13 @@ class VisitAverage:
         """Mean standardised score of each record, float64 ``(records,)``; NaN without a visit."""
         return self._total / self._visits
 
-    def _disagrees(self, records: Tensor, standard: Tensor) -> bool:
-        """Whether the batch runs against the earlier scores of its records."""
+    def disagrees(self, records: Tensor, standard: Tensor) -> bool:
+        """Whether standardised scores of a batch run against the earlier ones of its records.
+
+        Raises:
+            ValueError: a record does not exist or stands in the batch twice.
+        """
+        check_positions(records, len(self._total))
         known = self._visits[records] > 0
         if int(known.sum()) < 2:
             return False
@@ -104,17 +110,6 @@ class VisitAverage:
             else (self._total[records[known]] / self._visits[records[known]])
         )
         return float(((earlier - earlier.mean()) * standard[known]).sum()) < 0
-
-    def _check_records(self, records: Tensor) -> None:
-        """Refuse positions that do not exist or that stand in the batch twice."""
-        count = len(self._total)
-        if records.numel() and not 0 <= int(records.min()) <= int(records.max()) < count:
-            raise ValueError(
-                f"records must lie in 0 to {count - 1}, got {int(records.min())} "
-                f"to {int(records.max())}."
-            )
-        if len(torch.unique(records)) < len(records):
-            raise ValueError("records must stand in a batch at most once, got one twice.")
 
 
 def standardised(scores: Tensor) -> Tensor:
