@@ -204,11 +204,12 @@ class RecordMeans:
         self._total[records] += values
         self.visits[records] += 1
 
-    def means(self) -> Tensor:
+    def means(self, records: Tensor | slice = slice(None)) -> Tensor:
         """Means of each record; NaN without a visit, and no column before the first release."""
+        visits = self.visits[records][:, None]
         if self._total is None:
-            return torch.full((self._records, 0), torch.nan, dtype=torch.float64)
-        return self._total / self.visits[:, None]
+            return torch.full((len(visits), 0), torch.nan, dtype=torch.float64)
+        return self._total[records] / visits
 
 
 class Projection:
