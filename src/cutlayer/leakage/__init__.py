@@ -1,5 +1,12 @@
 """Leakage: how a leak is measured, and what bounds it."""
 
+from cutlayer.leakage.auc_interval import (
+    Interval,
+    auc_interval,
+    delong_variance,
+    median_interval,
+    true_positive_rate,
+)
 from cutlayer.leakage.exact_auc import exact_auc
 from cutlayer.leakage.gaussian_mechanism import (
     gaussian_delta,
@@ -24,6 +31,9 @@ from cutlayer.leakage.sum_kl_bounds import (
 
 __all__ = [
     "Guarantee",
+    "Interval",
+    "auc_interval",
+    "delong_variance",
     "error_bound",
     "exact_auc",
     "gaussian_delta",
@@ -33,6 +43,7 @@ __all__ = [
     "gaussian_true_positive_rate",
     "leak_auc",
     "leak_auc_bound",
+    "median_interval",
     "median_null_floor",
     "nothing_proven",
     "null_deviation",
@@ -44,4 +55,5 @@ __all__ = [
     "sum_kl_for_leak_auc",
     "sum_kl_for_paper_leak_auc",
     "symmetrised",
+    "true_positive_rate",
 ]
