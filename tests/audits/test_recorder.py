@@ -115,7 +115,9 @@ def test_the_transcript_folder_tells_nothing_about_labels_in_clear(tmp_path):
     for path in (tmp_path / TRANSCRIPT).iterdir():
         with safe_open(path, framework="pt") as file:
             tensors |= set(file.keys())
-    assert tensors == {"text", "lengths", "records", "activation", "gradient"}
+    assert tensors == {
+        "text", "lengths", "rank", "steps", "epochs", "rows", "records", "activation", "gradient",
+    }  # fmt: skip
 
 
 def test_recording_changes_nothing_that_is_sent(tmp_path):
@@ -141,3 +143,28 @@ def test_a_label_that_changes_between_visits_is_refused(tmp_path):
 def test_a_mask_that_could_not_be_written_later_is_refused_at_once(tmp_path, canaries):
     with pytest.raises(ValueError, match="canaries must"):
         ReleaseRecorder(tmp_path, IDS, generator=torch.Generator(), canaries=canaries)
+
+
+def test_a_killed_training_keeps_its_finished_epochs_and_is_gone_on_with(tmp_path):
+    recorder = ReleaseRecorder(tmp_path, IDS, generator=torch.Generator())
+    for step in range(3):  # epochs 0 and 1; the process dies without a word in epoch 1
+        recorder.on_release(*batch(step, torch.arange(12)[step % 2 :: 2]))
+    assert Transcript(tmp_path / TRANSCRIPT).steps == (0, 1)
+    assert set(read_hints(tmp_path / HINTS)) == {0, 1}
+    with ReleaseRecorder(tmp_path, IDS, generator=torch.Generator()) as again:
+        for step in range(2, 4):
+            again.on_release(*batch(step, torch.arange(12)[step % 2 :: 2]))
+    assert Transcript(tmp_path / TRANSCRIPT).steps == (0, 1, 2, 3)
+    assert set(read_hints(tmp_path / HINTS)) == {0, 1, 2, 3}
+    assert bool((read_truth(tmp_path / TRUTH).labels >= 0).all())
+
+
+def test_a_limit_reaches_the_transcript(tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    with ReleaseRecorder(tmp_path, IDS, generator=generator, limit_bytes=5000) as recorder:
+        for step in range(60):
+            recorder.on_release(*batch(step, torch.arange(12)[step % 2 :: 2]))
+    transcript = Transcript(tmp_path / TRANSCRIPT)
+    assert transcript.sampled < 12
+    audit = audit_leak(transcript, read_truth(tmp_path / TRUTH), hints=read_hints(tmp_path / HINTS))
+    assert audit.releases == len(transcript)

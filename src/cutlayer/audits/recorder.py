@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from cutlayer import check
-from cutlayer.audits.hints import Hint, pick_hint, write_hints
-from cutlayer.audits.truth import UNKNOWN, Truth, write_truth
+from cutlayer.audits.hints import Hint, pick_hint, read_hints, write_hints
+from cutlayer.audits.truth import UNKNOWN, Truth, read_truth, write_truth
 from cutlayer.transcript.folder import TranscriptWriter
 from cutlayer.transcript.release import Release
 
@@ -30,8 +30,9 @@ class ReleaseRecorder:
         ├── truth.safetensors    labels and canaries: may not
         └── hints.safetensors    known positives and their clean gradients: may not
 
-    Releases are written as they come, truth and hints by :meth:`close`; use it as a context
-    manager, so that an interrupted training keeps what was done.
+    Releases are written in chunks; truth, hints and the last chunk at the end of each epoch and by
+    :meth:`close`. Use it as a context manager, so that an interrupted training keeps what was done.
+    A recorder on the folder of an interrupted training goes on with it.
 
     Args:
         folder: made if it does not exist.
@@ -39,11 +40,13 @@ class ReleaseRecorder:
         generator: picks the hints; keep it apart from every other purpose.
         every: record the steps that this number divides.
         canaries: mask of the records that carry coins, bool ``(records,)``.
+        limit_bytes: most that the transcript may take; then it holds the whole histories of a
+            uniform sample of the records. ``None`` for no limit.
 
     Raises:
         ValueError: ``every`` is below 1, there are no ids, or the mask does not fit them
             or marks no record.
-        DataError: the folder holds the transcript of another run.
+        DataError: the folder holds the transcript of another run, or the limit is too small.
     """
 
     def __init__(
@@ -54,15 +57,26 @@ class ReleaseRecorder:
         generator: torch.Generator,
         every: int = 1,
         canaries: Tensor | None = None,
+        limit_bytes: int | None = None,
     ) -> None:
         if canaries is not None:
             Truth(torch.zeros(len(ids)), canaries)  # refuse now what close() could not write
         self.folder = folder
-        self._transcript = TranscriptWriter(folder / TRANSCRIPT, ids, every)
+        self._transcript = TranscriptWriter(
+            folder / TRANSCRIPT,
+            ids,
+            every,
+            limit_bytes=limit_bytes,
+            generator=None if limit_bytes is None else generator,
+        )
         self._generator = generator
         self._canaries = canaries
         self._labels = torch.full((len(ids),), UNKNOWN, dtype=torch.int8)
         self._hints: dict[int, Hint] = {}
+        self._epoch: int | None = None
+        if (folder / TRUTH).exists() and (folder / HINTS).exists():
+            self._labels = read_truth(folder / TRUTH).labels
+            self._hints = read_hints(folder / HINTS)
 
     def on_release(self, release: Release, labels: Tensor, clean_gradient: Tensor) -> None:
         """Take note of one step. Nothing here changes what is sent.
@@ -76,6 +90,9 @@ class ReleaseRecorder:
             ValueError: shapes differ, or a record has another label than at an earlier visit.
         """
         check.binary_labels("labels", labels, examples=len(release.records))
+        if self._epoch not in (None, release.epoch):
+            self.close()  # the run can be gone on with from here, and so can the recording
+        self._epoch = release.epoch
         self._note_labels(release.records.cpu(), labels.cpu().to(torch.int8))
         if not self._transcript.write(release):
             return
@@ -90,7 +107,8 @@ class ReleaseRecorder:
             self._hints[release.step] = Hint(hint.record, hint.gradient.cpu())
 
     def close(self) -> None:
-        """Write truth and hints of all that was seen so far; may be called again later."""
+        """Write all that was seen so far; the recording may go on afterwards."""
+        self._transcript.flush()
         write_truth(Truth(self._labels, self._canaries), self.folder / TRUTH)
         write_hints(self._hints, self.folder / HINTS)
 

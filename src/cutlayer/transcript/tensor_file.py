@@ -1,8 +1,10 @@
 """A file of named tensors: written whole or not at all, checked when read, never pickled."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -57,22 +59,45 @@ def read_tensor_file(
     Raises:
         DataError: the file is missing, damaged, of another kind, or holds other tensors.
     """
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata: dict[str, str] = file.metadata() or {}
-            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except FileNotFoundError as error:
-        raise DataError(f"There is no {path}. {fix}") from error
-    except (SafetensorError, OSError) as error:
-        raise DataError(f"{path} is damaged or no safetensors file ({error}). {fix}") from error
-    found = metadata.get(_KIND)
-    if found != kind:
-        raise DataError(f"{path} must be of kind {kind!r}, got {found!r}. {fix}")
+    with _opened(path, kind, fix) as file:
+        metadata: dict[str, str] = file.metadata()
+        tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if names is not None and set(tensors) != set(names):
         raise DataError(
             f"{path} must hold {', '.join(sorted(names))}, got {', '.join(sorted(tensors))}. {fix}"
         )
     return tensors, metadata
+
+
+def read_tensor_head(path: Path, kind: str, *, fix: str) -> dict[str, str]:
+    """The metadata of a file alone, without its tensors.
+
+    Args:
+        path: the file.
+        kind: what the file must be.
+        fix: what the reader can do when the file is of no use; ends the error message.
+
+    Raises:
+        DataError: the file is missing, damaged, or of another kind.
+    """
+    with _opened(path, kind, fix) as file:
+        metadata: dict[str, str] = file.metadata()
+    return metadata
+
+
+@contextmanager
+def _opened(path: Path, kind: str, fix: str) -> Iterator[Any]:
+    """Open a file of this kind; what goes wrong while it is read is a damaged file."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            found = (file.metadata() or {}).get(_KIND)
+            if found != kind:
+                raise DataError(f"{path} must be of kind {kind!r}, got {found!r}. {fix}")
+            yield file
+    except FileNotFoundError as error:
+        raise DataError(f"There is no {path}. {fix}") from error
+    except (SafetensorError, OSError) as error:
+        raise DataError(f"{path} is damaged or no safetensors file ({error}). {fix}") from error
 
 
 def same_bits(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> bool:
