@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cutlayer.attacks import ATTACKS, Attack
-from cutlayer.audits import Hint, LeakAuditor, Truth, audit_leak
+from cutlayer.audits import AuditScope, Hint, LeakAuditor, Truth, audit_leak
 from cutlayer.leakage.null_floor import null_deviation, null_floor
 from cutlayer.transcript import Release
 
@@ -274,7 +274,7 @@ def test_an_audit_may_be_read_while_it_goes_on():
     ("second", "message"),
     [
         (release(3, [1, 0], epoch=1), "got step 3 of epoch 1 after step 3 of epoch 1"),
-        (release(2, [1, 0], epoch=1), "order of steps and epochs"),
+        (release(2, [1, 0], epoch=2), "order of steps and epochs"),
         (release(4, [1, 0], epoch=0), "order of steps and epochs"),
         (release(4, [1, 0], records=[0, 2], epoch=1), "truth must have an entry for record 2"),
         (release(4, [1, math.nan], epoch=1), "The release of step 4: gradient must be finite"),
@@ -290,3 +290,144 @@ def test_releases_of_no_use_are_refused_by_step(second, message):
 def test_an_audit_without_attacks_is_refused():
     with pytest.raises(ValueError, match="at least one attack"):
         audit_leak([], Truth(torch.tensor([1, 0])), attacks={})
+
+
+def test_an_epoch_that_was_sent_again_is_attacked_again():
+    auditor = LeakAuditor(Truth(torch.tensor([1, 0])), attacks=WRITTEN)
+    for sent in (release(0, [1, 0]), release(1, [1, 0], epoch=1), release(1, [0, 1], epoch=1)):
+        if sent.step == 1 and auditor.result().releases == 2:
+            sent = release(0, [0, 1], epoch=0)  # both parties had kept nothing but the start
+        auditor.observe(sent)
+    assert measured(auditor.result(), "all").batches == 3
+
+
+def test_after_each_number_of_epochs_by_hand():
+    # Epochs of one batch. Standardised scores of two records are 1 and -1, so the averages of
+    # records 0 (positive) and 1 after 1, 2, 3 epochs are +-1, 0, +-1/3: AUC 1, 1/2 (a tie), 1.
+    releases = [
+        release(0, [2, 1]),
+        release(1, [1, 2], epoch=1),
+        release(2, [5, 1], epoch=2),
+    ]
+    scope = AuditScope(after=(1, 2, 3))
+    audit = audit_leak(releases, Truth(torch.tensor([1, 0])), attacks=WRITTEN, scope=scope)
+    early = {m.epochs: m.raw_auc for m in audit.measurements if m.releases == "some"}
+    assert early == {1: 1.0, 2: 0.5}  # after 3 is all
+    assert (measured(audit, "all").raw_auc, measured(audit, "all").epochs) == (1.0, 3)
+    assert measured(audit, "one").epochs is None
+
+
+def test_intervals_and_true_positives_are_those_of_the_scores():
+    from cutlayer.leakage import auc_interval, true_positive_rate
+
+    generator = torch.Generator().manual_seed(4)
+    labels = (torch.arange(500) % 5 == 0).long()
+    scores = torch.randn(500, generator=generator, dtype=torch.float64) - labels  # turned round
+    found = measured(
+        audit_leak([release(0, scores.tolist())], Truth(labels), attacks=WRITTEN), "all"
+    )
+    interval = auc_interval(found.raw_auc, scores, labels)
+    assert found.raw_auc < 0.5
+    assert found.interval.low == pytest.approx(1 - interval.high)
+    assert found.interval.low < found.leak_auc < found.interval.high
+    expected = true_positive_rate(-scores, labels, false_positive_rate=0.01)
+    assert found.true_positive_rate == pytest.approx(expected)
+
+
+def few_known(gradient, hint_gradients, hint_labels):
+    """Scores by the known positives' mean, and breaks if it is given anything else."""
+    assert set(hint_labels.tolist()) == {0, 1}
+    assert bool((hint_gradients[:, 1] == hint_labels).all())  # the label is written there
+    return gradient[:, 0] * hint_gradients[hint_labels == 1, 0].mean()
+
+
+def test_known_records_stay_the_same_and_are_left_out():
+    labels = (torch.arange(60) % 3 == 0).long()
+    rows = torch.stack([labels.double() * 2 - 1, labels.double()], dim=1)
+    seen = []
+
+    def attack(gradient, hint_gradients, hint_labels):
+        seen.append(len(hint_labels))
+        return few_known(gradient, hint_gradients, hint_labels)
+
+    releases = [
+        Release(step, step // 2, records, torch.zeros(30, 1), rows[records])
+        for step in range(6)
+        for records in [torch.arange(60)[(step % 2) * 30 :][:30]]
+    ]
+    scope = AuditScope(hints=(0, 1, 5), seeds=3, few_records=True)
+    audit = audit_leak(releases, Truth(labels), attacks={"few": Attack(attack)}, scope=scope)
+    found = [m for m in audit.measurements if m.releases == "all"]
+    assert [(m.hints, m.seeds) for m in found] == [(1, 3), (5, 3)]
+    for m in found:
+        assert m.raw_auc == 1.0
+        assert m.needs == (
+            f"the labels of {m.hints} record{'s' * (m.hints > 1)} of each class, "
+            "and their gradients as sent"
+        )
+        # 20 positives and 40 negatives, less the known ones.
+        assert m.null_floor == null_floor(20 - m.hints, 40 - m.hints)
+    assert max(seen) == 10
+
+
+def test_known_records_of_fewer_hints_are_among_those_of_more():
+    from cutlayer.audits.known_records import HintBank
+
+    truth = Truth((torch.arange(200) % 4 == 0).long(), torch.arange(200) < 100)
+    one, five = (HintBank(truth, count, seed=3).known for count in (1, 5))
+    assert (int(one.sum()), int(five.sum())) == (2, 10)
+    assert bool((one <= five).all())
+    assert not bool(five[:100].any())  # canaries are never known
+
+
+def test_half_of_the_labels_are_known_and_the_other_half_is_judged():
+    labels = (torch.arange(80) % 2).long()
+
+    def learned(gradient, known_labels):
+        assert set(known_labels.tolist()) == {-1, 0, 1}
+        right = known_labels[known_labels >= 0]
+        assert torch.equal(right, labels[known_labels >= 0])
+        return gradient[:, 0]
+
+    scope = AuditScope(seeds=2, few_records=True)
+    audit = audit_leak(
+        [release(0, labels.tolist())],
+        Truth(labels),
+        attacks={"learned": Attack(learned)},
+        scope=scope,
+    )
+    found = measured(audit, "all")
+    assert found.seeds == 2
+    assert found.batches == 1
+
+
+def test_the_middle_seed_is_reported_and_the_worst_beside_it():
+    from dataclasses import replace
+
+    from cutlayer.audits.attack_tally import over_seeds
+
+    (found,) = (
+        m
+        for m in audit_leak(
+            [release(0, [1, 0])], Truth(torch.tensor([1, 0])), attacks=WRITTEN
+        ).measurements
+        if m.releases == "all"
+    )
+    group = [replace(found, leak_auc=leak, seed=i) for i, leak in enumerate((0.9, 0.6, 0.7))]
+    (middle,) = over_seeds(group)
+    assert (middle.leak_auc, middle.worst_seed, middle.seeds) == (0.7, 0.9, 3)
+
+
+def test_the_class_model_is_that_of_the_batch():
+    from cutlayer.audits.known_records import class_model_of
+
+    # Positives (3, +-1), negatives (-1, +-2) and (1, 0): gap (3, 0).
+    rows = torch.tensor([[3.0, 1], [3, -1], [4, 0], [2, 0], [-1, 2], [-1, -2], [1, 0]])
+    labels = torch.tensor([1, 1, 1, 1, 0, 0, 0])
+    model = class_model_of(rows, labels)
+    assert model.mean_pos.tolist() == [3.0, 0.0]
+    assert model.along_pos == pytest.approx(2 / 3)  # (1 + 1) / (4 - 1)
+    assert model.across_pos == pytest.approx(2 / 3)
+    assert model.across_neg == pytest.approx(8 / 2)
+    assert class_model_of(rows, torch.ones(7).long()) is None
+    assert class_model_of(rows[:, :1], labels).across_pos == 1.0

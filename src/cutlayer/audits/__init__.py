@@ -8,12 +8,15 @@ from cutlayer.audits.leak_audit import FirstLayer, LeakAudit, LeakAuditor, audit
 from cutlayer.audits.live_leak import LiveLeak
 from cutlayer.audits.recorder import HINTS, TRANSCRIPT, TRUTH, ReleaseRecorder
 from cutlayer.audits.release_audit import ReleaseAudit
+from cutlayer.audits.scope import FULL_SCOPE, AuditScope
 from cutlayer.audits.truth import Truth, read_truth, write_truth
 
 __all__ = [
+    "FULL_SCOPE",
     "HINTS",
     "TRANSCRIPT",
     "TRUTH",
+    "AuditScope",
     "FirstLayer",
     "FirstLayerCarrier",
     "GradientHistogram",

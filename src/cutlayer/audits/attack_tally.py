@@ -1,22 +1,33 @@
 """One attack at one layer, over a whole training: what it reached in each batch and in all."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from statistics import median
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from cutlayer.attacks import Attack, SideKnowledge, VisitAverage
-from cutlayer.audits.findings import Layer
-from cutlayer.audits.hints import Hint
+from cutlayer.attacks import SideKnowledge, VisitAverage
+from cutlayer.audits.findings import Layer, Stage
+from cutlayer.audits.scope import Attacker
 from cutlayer.audits.truth import Truth
+from cutlayer.leakage.auc_interval import (
+    Interval,
+    auc_interval,
+    median_interval,
+    true_positive_rate,
+)
 from cutlayer.leakage.leak_auc import leak_auc, symmetrised
 from cutlayer.leakage.null_floor import median_null_floor, null_deviation, null_floor
 from cutlayer.transcript.release import Release
 
 Target = Literal["labels", "canaries"]
+Releases = Literal["one", "some", "all"]
+
+FALSE_POSITIVE_RATE = 0.01
+"""At which share of accused negatives the found positives are counted."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +39,9 @@ class Measurement:
 
     attack: str
     layer: Layer
-    releases: Literal["one", "all"]
-    """``one``: each batch by itself. ``all``: each record's scores averaged over its visits."""
+    releases: Releases
+    """``one``: each batch by itself. ``some``, ``all``: each record's scores joined over its visits
+    of the first :attr:`epochs` epochs, or of the whole training."""
     target: Target
     leak_auc: float | None
     """Symmetrised, in [0.5, 1]: median over batches (``one``), or of the averages (``all``)."""
@@ -51,7 +63,26 @@ class Measurement:
     one_class_batches: int
     """Batches without an AUC, since all audited rows were of one class or none was audited."""
     hintless_batches: int
-    """Batches in which the attack had no usable hint and could not run."""
+    """Batches in which the attack lacked what it needs and could not run."""
+    epochs: int | None = None
+    """Epochs that ``some`` and ``all`` cover; ``None`` for ``one``."""
+    interval: Interval | None = None
+    """95 % confidence interval of :attr:`leak_auc`: of a median over batches taken as independent
+    (``one``), else DeLong's over draws of records."""
+    true_positive_rate: float | None = None
+    """Share of positives found when 1 % of the negatives are accused, with the sign that is right
+    as a whole; for ``one`` of the scores of :attr:`pooled_epoch`."""
+    hints: int = 0
+    """Known records of each class."""
+    seed: int = 0
+    needs: str = ""
+    """What the attacker must know beyond the messages, in words."""
+    family: str = ""
+    stage: Stage = "training"
+    seeds: int = 1
+    """Over how many choices of known records, or of chance, this is the median."""
+    worst_seed: float | None = None
+    """The highest :attr:`leak_auc` among them."""
 
 
 @dataclass(frozen=True)
@@ -67,19 +98,48 @@ class StepCurve:
     null_floor: tuple[float, ...]
 
 
+class Measured(NamedTuple):
+    """How well scores order the audited records."""
+
+    auc: float
+    positives: int
+    negatives: int
+    interval: Interval
+    true_positive_rate: float
+
+
 class AttackTally:
-    """Runs one attack on release after release and keeps the numbers, not the releases.
+    """Runs one attacker on release after release and keeps the numbers, not the releases.
 
     Memory: three numbers a record and four a batch.
+
+    Args:
+        attacker: the attack and what is known.
+        layer: where it stands.
+        truth: what its scores are compared with.
+        known: records whose label the attacker was given, bool ``(records,)``; they are left out
+            of every number.
+        after: epochs after which the averages are measured, beside the last.
     """
 
-    def __init__(self, name: str, attack: Attack, layer: Layer, truth: Truth) -> None:
-        self.name = name
+    def __init__(
+        self,
+        attacker: Attacker,
+        layer: Layer,
+        truth: Truth,
+        *,
+        known: Tensor | None = None,
+        after: tuple[int, ...] = (),
+    ) -> None:
+        self.attacker = attacker
         self.layer: Layer = layer
         self.target: Target = "labels" if truth.canaries is None else "canaries"
-        self._attack = attack
+        self._attack = attacker.attack
         self._labels, self._audited = truth.labels, truth.audited
-        self._average = VisitAverage(len(truth), oriented=attack.oriented)
+        if known is not None:
+            self._audited = self._audited & ~known
+        self._known = known
+        self._average = VisitAverage(len(truth), oriented=attacker.attack.oriented)
         self._averaged_batches = 0
         self._epoch: int | None = None
         self._epoch_scores = torch.full((len(truth),), torch.nan, dtype=torch.float64)
@@ -90,78 +150,105 @@ class AttackTally:
         self._one_class = 0
         self._hintless = 0
         self._epochs: set[int] = set()
+        self._after = after
+        self._reached: list[Measurement] = []
 
-    def observe(self, release: Release, hint: Hint | None) -> None:
+    def observe(
+        self, release: Release, knowledge: SideKnowledge, hinted_record: int | None = None
+    ) -> None:
         """Attack one release.
 
-        The row of the hint is left out of every number if the attack was given the hint.
+        Args:
+            release: what was seen.
+            knowledge: what the attacker knows at this step.
+            hinted_record: whose label ``knowledge.hint`` gives away; left out of every number if
+                the attack uses that hint.
 
         Raises:
             ValueError: the attack refuses the release.
         """
-        needs_hint = "hint" in self._attack.side_knowledge
-        if needs_hint and (hint is None or not bool(hint.gradient.any())):
-            self._hintless += 1
-            return
-        knowledge = SideKnowledge(hint=hint.gradient if hint else None)
+        self._measure_epochs_before(release.epoch)
         if self._attack.missing(knowledge):
             self._hintless += 1
             return
-        scores = self._attack.score(release, knowledge).detach().cpu()
+        scores = self._attack.score(release, knowledge, seed=self.attacker.seed).detach().cpu()
         records = release.records.cpu()
-        if needs_hint and hint is not None:
-            unknown = records != hint.record
-            records, scores = records[unknown], scores[unknown]
+        unknown = torch.ones_like(records, dtype=torch.bool)
+        if "hint" in self._attack.side_knowledge and hinted_record is not None:
+            unknown &= records != hinted_record
+        if self._known is not None:
+            unknown &= ~self._known[records]
+        records, scores = records[unknown], scores[unknown]
         self._measure_batch(release, records, scores)
         self._pool(release.epoch, records, self._average.add(records, scores))
         self._averaged_batches += 1
 
-    def one(self) -> Measurement:
+    def measurements(self) -> list[Measurement]:
+        """In one release, after the first epochs, and over all."""
+        return [self._one(), *self._reached, self._all()]
+
+    def _one(self) -> Measurement:
         """The leak in one release."""
         leaks = [symmetrised(auc) for auc in self._raw]
-        pooled = _auc(self._epoch_scores, self._labels, self._audited)
-        return Measurement(
-            attack=self.name,
-            layer=self.layer,
+        pooled = measured(self._epoch_scores, self._labels, self._audited)
+        return self._measurement(
             releases="one",
-            target=self.target,
             leak_auc=_median(leaks),
             leak_auc_p95=_quantile(leaks, 0.95),
             raw_auc=_median(self._raw),
-            pooled_auc=None if pooled is None else symmetrised(pooled[0]),
+            pooled_auc=None if pooled is None else symmetrised(pooled.auc),
             pooled_epoch=self._epoch,
             null_floor=self._median_floor(),
             null_deviation=self._median_deviation(),
             batches=len(self._raw),
             one_class_batches=self._one_class,
-            hintless_batches=self._hintless,
+            interval=median_interval(leaks) if leaks else None,
+            true_positive_rate=None if pooled is None else pooled.true_positive_rate,
         )
 
-    def all(self) -> Measurement:
+    def _all(self) -> Measurement:
         """The leak over all releases together."""
-        measured = _auc(self._average.mean(), self._labels, self._audited)
-        auc, positives, negatives = measured or (None, 0, 0)
-        return Measurement(
-            attack=self.name,
-            layer=self.layer,
-            releases="all",
-            target=self.target,
-            leak_auc=None if auc is None else symmetrised(auc),
-            leak_auc_p95=None,
-            raw_auc=auc,
-            pooled_auc=None,
-            pooled_epoch=None,
-            null_floor=None if auc is None else null_floor(positives, negatives),
-            null_deviation=None if auc is None else null_deviation(positives, negatives),
+        epochs = None if self._epoch is None else self._epoch + 1
+        return self._over_visits("all", epochs)
+
+    def _over_visits(self, releases: Releases, epochs: int | None) -> Measurement:
+        """The leak of the averages as they are now."""
+        found = measured(self._average.mean(), self._labels, self._audited)
+        return self._measurement(
+            releases=releases,
             batches=self._averaged_batches,
-            one_class_batches=0,
-            hintless_batches=self._hintless,
+            epochs=epochs,
+            **joined_fields(found),
         )
+
+    def _measurement(self, **fields: Any) -> Measurement:
+        """One measurement with what this attacker is."""
+        attacker = self.attacker
+        values: dict[str, Any] = dict.fromkeys(("leak_auc_p95", "pooled_auc", "pooled_epoch"))
+        values |= {"one_class_batches": 0, **fields}
+        return Measurement(
+            attack=attacker.name,
+            layer=self.layer,
+            target=self.target,
+            hintless_batches=self._hintless,
+            hints=attacker.hints,
+            seed=attacker.seed,
+            needs=attacker.needs,
+            family=attacker.attack.family,
+            **values,
+        )
+
+    def _measure_epochs_before(self, epoch: int) -> None:
+        """Keep the averages as they stood after the epochs that were asked for."""
+        done = {reached.epochs for reached in self._reached}
+        for epochs in self._after:
+            if self._averaged_batches and epochs <= epoch and epochs not in done:
+                self._reached.append(self._over_visits("some", epochs))
 
     def curve(self) -> StepCurve:
         """The leak in each measured batch."""
         return StepCurve(
-            attack=self.name,
+            attack=self.attacker.name,
             layer=self.layer,
             target=self.target,
             step=tuple(self._steps),
@@ -190,16 +277,16 @@ class AttackTally:
 
     def _measure_batch(self, release: Release, records: Tensor, scores: Tensor) -> None:
         """The leak AUC of one batch, if it has one."""
-        measured = _auc(scores, self._labels[records], self._audited[records])
-        if measured is None:
+        rows = self._audited[records]
+        counts = _class_counts(self._labels[records][rows])
+        if counts is None:
             self._one_class += 1
             return
-        auc, positives, negatives = measured
         self._steps.append(release.step)
         self._epochs.add(release.epoch)
-        self._raw.append(auc)
-        self._floors.append(null_floor(positives, negatives))
-        self._deviations.append(null_deviation(positives, negatives))
+        self._raw.append(leak_auc(scores[rows], self._labels[records][rows]))
+        self._floors.append(null_floor(*counts))
+        self._deviations.append(null_deviation(*counts))
 
     def _pool(self, epoch: int, records: Tensor, standard: Tensor) -> None:
         """Keep the standardised scores of the current epoch."""
@@ -209,14 +296,70 @@ class AttackTally:
         self._epoch_scores[records] = standard
 
 
-def _auc(scores: Tensor, labels: Tensor, audited: Tensor) -> tuple[float, int, int] | None:
-    """AUC, positives and negatives of the audited rows with a score; ``None`` for one class."""
+def measured(scores: Tensor, labels: Tensor, audited: Tensor) -> Measured | None:
+    """How well scores order the audited records that have one; ``None`` for want of a class.
+
+    Args:
+        scores: float64 ``(records,)``, NaN for a record without a score.
+        labels: 0 or 1 where audited, ``(records,)``.
+        audited: which records count, bool ``(records,)``.
+    """
     rows = audited & ~scores.isnan()
-    positives = int((labels[rows] == 1).sum())
-    negatives = int(rows.sum()) - positives
-    if positives == 0 or negatives == 0:
+    scores, labels = scores[rows], labels[rows]
+    counts = _class_counts(labels)
+    if counts is None:
         return None
-    return leak_auc(scores[rows], labels[rows]), positives, negatives
+    auc = leak_auc(scores, labels)
+    interval = auc_interval(auc, scores, labels).symmetrised
+    sign = 1.0 if auc >= 0.5 else -1.0
+    found = true_positive_rate(sign * scores, labels, false_positive_rate=FALSE_POSITIVE_RATE)
+    return Measured(auc, *counts, interval, found)
+
+
+def joined_fields(found: Measured | None) -> dict[str, Any]:
+    """The fields of a measurement that hold one AUC over many records."""
+    if found is None:
+        return dict.fromkeys(("leak_auc", "raw_auc", "null_floor", "null_deviation"), None)
+    return {
+        "leak_auc": symmetrised(found.auc),
+        "raw_auc": found.auc,
+        "null_floor": null_floor(found.positives, found.negatives),
+        "null_deviation": null_deviation(found.positives, found.negatives),
+        "interval": found.interval,
+        "true_positive_rate": found.true_positive_rate,
+    }
+
+
+def over_seeds(measurements: Sequence[Measurement]) -> list[Measurement]:
+    """One measurement for all choices of known records: their median, with the worst beside it.
+
+    Args:
+        measurements: of any attackers, in any order.
+
+    Returns:
+        For each attack, layer, amount of knowledge and number of releases the measurement with
+        the median leak AUC (of an even number, the higher of the middle two).
+    """
+    groups: dict[tuple[object, ...], list[Measurement]] = {}
+    for m in measurements:
+        key = m.attack, m.layer, m.target, m.stage, m.hints, m.releases, m.epochs
+        groups.setdefault(key, []).append(m)
+    return [_middle(group) for group in groups.values()]
+
+
+def _middle(group: list[Measurement]) -> Measurement:
+    """The measurement of the middle seed."""
+    defined = sorted((m for m in group if m.leak_auc is not None), key=lambda m: m.leak_auc or 0.0)
+    if not defined:
+        return replace(group[0], seeds=len(group))
+    return replace(defined[len(defined) // 2], seeds=len(group), worst_seed=defined[-1].leak_auc)
+
+
+def _class_counts(labels: Tensor) -> tuple[int, int] | None:
+    """Positives and negatives; ``None`` where one class is missing."""
+    positives = int((labels == 1).sum())
+    negatives = len(labels) - positives
+    return (positives, negatives) if positives and negatives else None
 
 
 def _median(values: list[float]) -> float | None:

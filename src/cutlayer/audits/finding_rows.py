@@ -1,7 +1,7 @@
 """Turn what an audit measured into the rows, curves and histograms of a findings document."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean, stdev
 
 from cutlayer.audits.attack_tally import Measurement
@@ -21,6 +21,17 @@ class Audited:
     utility: Utility
     one_release: Bound
     all_releases: Bound
+    after: Mapping[int, Bound] = field(default_factory=dict)
+    """What is promised after so many epochs; where it is not stated, that for all of them holds
+    too."""
+
+    def bound_of(self, measured: Measurement | None) -> Bound:
+        """What is promised for as many releases as were measured."""
+        if measured is None or measured.releases == "all" or measured.stage == "inference":
+            return self.all_releases
+        if measured.releases == "one":
+            return self.one_release
+        return self.after.get(measured.epochs or 0, self.all_releases)
 
     @property
     def name(self) -> str:
@@ -90,7 +101,7 @@ def mean_and_error(values: Sequence[float]) -> tuple[float | None, float | None]
 
 def _row(audited: Audited, measured: Measurement | None) -> FindingRow:
     """Join one measurement, or none, with quality and guarantee."""
-    over_all = measured is None or measured.releases == "all"
+    interval = measured.interval if measured else None
     auc, auc_error = mean_and_error(audited.utility.test_auc)
     loss, loss_error = mean_and_error(audited.utility.test_loss)
     return FindingRow(
@@ -98,7 +109,7 @@ def _row(audited: Audited, measured: Measurement | None) -> FindingRow:
         strength=audited.strength,
         attack=measured.attack if measured else None,
         layer=measured.layer if measured else None,
-        releases="all" if over_all else "one",
+        releases=measured.releases if measured else "all",
         target=measured.target if measured else "labels",
         leak_auc=measured.leak_auc if measured else None,
         leak_auc_p95=measured.leak_auc_p95 if measured else None,
@@ -112,5 +123,15 @@ def _row(audited: Audited, measured: Measurement | None) -> FindingRow:
         test_auc_error=auc_error,
         test_loss=loss,
         test_loss_error=loss_error,
-        guarantee=audited.all_releases if over_all else audited.one_release,
+        guarantee=audited.bound_of(measured),
+        epochs=measured.epochs if measured else None,
+        leak_auc_low=interval.low if interval else None,
+        leak_auc_high=interval.high if interval else None,
+        true_positive_rate=measured.true_positive_rate if measured else None,
+        hints=measured.hints if measured else 0,
+        needs=measured.needs if measured else None,
+        family=(measured.family or None) if measured else None,
+        stage=measured.stage if measured else "training",
+        seeds=measured.seeds if measured else 1,
+        leak_auc_worst_seed=measured.worst_seed if measured else None,
     )

@@ -4,10 +4,11 @@ The field names are a public format: they are documented in ``docs/findings.md``
 of meaning changes :data:`SCHEMA`.
 """
 
+from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from cutlayer.errors import DataError
 
@@ -16,6 +17,11 @@ SCHEMA: Literal["cutlayer.findings/1"] = "cutlayer.findings/1"
 Layer = Literal["cut", "first"]
 """``cut``: the gradient as received. ``first``: carried back through the non-label party's half
 to the output of its first trainable layer."""
+
+
+Stage = Literal["training", "inference"]
+"""``training``: messages of the training. ``inference``: activations that are sent for records to
+predict, with the trained halves."""
 
 
 class _Record(BaseModel):
@@ -42,9 +48,10 @@ class FindingRow(_Record):
     strength: str
     attack: str | None
     layer: Layer | None
-    releases: Literal["one", "all"]
-    """``one``: each batch is attacked by itself. ``all``: each record's scores are averaged over
-    every visit of the whole training, then ordered once."""
+    releases: Literal["one", "some", "all"]
+    """``one``: each batch is attacked by itself. ``some``: each record's scores are joined over its
+    visits of the first :attr:`epochs` epochs, then ordered once. ``all``: over every visit of the
+    whole training."""
     target: Literal["labels", "canaries"]
     """What the scores are compared with: the true labels, or the coins of the canary records."""
     leak_auc: float | None
@@ -70,6 +77,44 @@ class FindingRow(_Record):
     test_loss: float | None
     test_loss_error: float | None
     guarantee: Bound
+    epochs: int | None = None
+    """Epochs that ``some`` and ``all`` cover; null for ``one``."""
+    leak_auc_low: float | None = None
+    """Lower end of the 95 % confidence interval of :attr:`leak_auc`."""
+    leak_auc_high: float | None = None
+    """Its upper end."""
+    true_positive_rate: float | None = None
+    """Share of the positives that the attack finds when it accuses 1 % of the negatives."""
+    hints: int = 0
+    """Known records of each class that the attacker was given."""
+    needs: str | None = None
+    """What the attacker must know beyond the messages, in words."""
+    family: str | None = None
+    """What the attack goes by, such as ``norm`` or ``spectral``."""
+    stage: Stage = "training"
+    """``inference``: the attack on activations sent for prediction."""
+    seeds: int = 1
+    """Over how many choices of known records, or of chance, :attr:`leak_auc` is the median."""
+    leak_auc_worst_seed: float | None = None
+    """The highest among them."""
+
+
+class KnowledgeBaseline(_Record):
+    """How well somebody orders the labels who sees no message at all."""
+
+    protection: str
+    strength: str
+    name: Literal["prior", "features"]
+    """``prior``: knows the share of positives alone. ``features``: a classifier on the non-label
+    party's own features and a few known labels."""
+    target: Literal["labels", "canaries"]
+    hints: int
+    """Known records of each class; 0 for ``prior``."""
+    leak_auc: float | None
+    """Median over the seeds, symmetrised."""
+    leak_auc_low: float | None
+    leak_auc_high: float | None
+    true_positive_rate: float | None
 
 
 class Applied(_Record):
@@ -93,6 +138,15 @@ class Utility(_Record):
     test_loss: list[float]
     """Mean binary cross-entropy in nats, one value for each split."""
 
+    @model_validator(mode="after")
+    def _one_of_each(self) -> Self:
+        if len(self.test_auc) != len(self.test_loss):
+            raise ValueError(
+                f"test_auc and test_loss must be equally long, got {len(self.test_auc)} and "
+                f"{len(self.test_loss)} values"
+            )
+        return self
+
 
 class LeakCurve(_Record):
     """Leak AUC of one attack over the steps of the audited training."""
@@ -105,6 +159,16 @@ class LeakCurve(_Record):
     step: list[int]
     leak_auc: list[float]
     null_floor: list[float]
+
+    @model_validator(mode="after")
+    def _equally_long(self) -> Self:
+        lengths = len(self.step), len(self.leak_auc), len(self.null_floor)
+        if len(set(lengths)) > 1:
+            raise ValueError(
+                "step, leak_auc and null_floor must be equally long, got "
+                f"{', '.join(map(str, lengths))} values"
+            )
+        return self
 
 
 class ClassHistogram(_Record):
@@ -119,6 +183,18 @@ class ClassHistogram(_Record):
     positive: list[float]
     """Share of the positives in each bin; sums to 1."""
     negative: list[float]
+
+    @model_validator(mode="after")
+    def _one_border_more(self) -> Self:
+        bins = len(self.edges) - 1
+        if bins < 1 or {len(self.positive), len(self.negative)} != {bins}:
+            raise ValueError(
+                f"positive and negative must have one value less than edges, got "
+                f"{len(self.positive)} and {len(self.negative)} for {len(self.edges)} edges"
+            )
+        if any(left >= right for left, right in pairwise(self.edges)):
+            raise ValueError("edges must grow")
+        return self
 
 
 class Findings(_Record):
@@ -149,6 +225,10 @@ class Findings(_Record):
     utility: list[Utility]
     curves: list[LeakCurve]
     histograms: list[ClassHistogram]
+    baselines: list[KnowledgeBaseline] = Field(default_factory=list)
+    """What is known without any message."""
+    description: str | None = None
+    """What the data are, who holds which part, and what a positive is."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, populate_by_name=True
@@ -163,8 +243,10 @@ def read_findings(path: Path) -> Findings:
     """
     try:
         return Findings.model_validate_json(path.read_bytes())
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise DataError(f"There is no {path}. Run `cutlayer audit` on the run folder.") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}).") from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"

@@ -2,17 +2,34 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from cutlayer.attacks import ATTACKS, Attack, runnable
-from cutlayer.audits.attack_tally import AttackTally, Measurement, StepCurve, Target
+import torch
+
+from cutlayer.attacks import ATTACKS, Attack, SideKnowledge
+from cutlayer.audits.attack_tally import (
+    AttackTally,
+    Measurement,
+    StepCurve,
+    Target,
+    over_seeds,
+)
 from cutlayer.audits.class_histograms import GradientHistogram, HistogramTally
 from cutlayer.audits.findings import Layer
 from cutlayer.audits.hints import Hint, Hints
-from cutlayer.audits.truth import Truth
+from cutlayer.audits.known_records import HintBank, class_model_of, half_known
+from cutlayer.audits.scope import Attacker, AuditScope
+from cutlayer.audits.truth import UNKNOWN, Truth
 from cutlayer.transcript.release import Release
 
 FirstLayer = Callable[[Release, Hint | None], tuple[Release, Hint | None]]
 """Turns a release at the cut, and its hint, into their versions at the first trainable layer."""
+
+OnRelease = Callable[[int], None]
+"""Told how many releases are done."""
+
+_Choice = tuple[int, int]
+"""Known records of each class, and the seed that fixes which."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +39,9 @@ class LeakAudit:
     target: Target
     """What scores were compared with: all known labels, or the coins of the canaries."""
     measurements: tuple[Measurement, ...]
-    """Two for each layer and attack: over one release, and over all."""
+    """For each layer, attack and amount of knowledge: one release, the first epochs, all."""
     curves: tuple[StepCurve, ...]
+    """Of attackers without known records of their own."""
     histograms: tuple[GradientHistogram, ...]
     """Norms and cosines of each layer."""
     releases: int
@@ -39,9 +57,10 @@ class LeakAuditor:
 
     Args:
         truth: labels by record, and the canaries if there are any: then AUCs cover them alone.
-        attacks: which attacks to run, by name; ``None`` for the cheap ones with at most one hint.
+        attacks: which attacks to run, by name; ``None`` for all that the scope allows.
         first_layer: how to carry a release to the non-label party's first layer; ``None``
             measures the cut alone.
+        scope: how much the attackers know, how often they try, and after which epochs to measure.
 
     Raises:
         ValueError: there are no attacks.
@@ -53,19 +72,18 @@ class LeakAuditor:
         *,
         attacks: Mapping[str, Attack] | None = None,
         first_layer: FirstLayer | None = None,
+        scope: AuditScope | None = None,
     ) -> None:
-        if attacks is None:
-            attacks = runnable(ATTACKS, known=("hint",))
-        if not attacks:
+        if attacks is not None and not attacks:
             raise ValueError("attacks must name at least one attack, got none.")
+        scope = scope or AuditScope()
+        attackers = scope.attackers(ATTACKS if attacks is None else attacks, named=bool(attacks))
         self._truth = truth
         self._first_layer = first_layer
-        layers: tuple[Layer, ...] = ("cut",) if first_layer is None else ("cut", "first")
-        self._tallies = {
-            layer: [AttackTally(name, attacks[name], layer, truth) for name in attacks]
-            for layer in layers
-        }
-        self._histograms = {layer: HistogramTally(layer, truth) for layer in layers}
+        self._layers = [
+            _LayerAudit(layer, truth, attackers, scope.after)
+            for layer in (_CUT if first_layer is None else _BOTH)
+        ]
         self._last_step = -1
         self._last_epoch = 0
         self._releases = 0
@@ -79,7 +97,7 @@ class LeakAuditor:
             hint: a known positive of the batch and its gradient at the cut.
 
         Raises:
-            ValueError: steps do not grow, a record has no entry in the truth, or an attack
+            ValueError: releases are out of order, a record has no entry in the truth, or an attack
                 refuses the gradient (NaN, say); the message names the step.
         """
         self._check_order(release)
@@ -87,10 +105,8 @@ class LeakAuditor:
         try:
             if self._first_layer is not None:
                 at_layer["first"] = self._first_layer(release, hint)
-            for layer, (seen, known) in at_layer.items():
-                for tally in self._tallies[layer]:
-                    tally.observe(seen, known)
-                self._histograms[layer].observe(seen, known)
+            for layer in self._layers:
+                layer.observe(*at_layer[layer.name])
         except ValueError as error:
             raise ValueError(f"The release of step {release.step}: {error}") from error
         self._last_step, self._last_epoch = release.step, release.epoch
@@ -99,19 +115,29 @@ class LeakAuditor:
 
     def result(self) -> LeakAudit:
         """What was reached so far; the audit may go on afterwards."""
-        tallies = [tally for of_layer in self._tallies.values() for tally in of_layer]
+        tallies = [tally for layer in self._layers for tally in layer.tallies]
+        reached = [m for tally in tallies for m in tally.measurements()]
         return LeakAudit(
             target="labels" if self._truth.canaries is None else "canaries",
-            measurements=tuple(m for tally in tallies for m in (tally.one(), tally.all())),
-            curves=tuple(tally.curve() for tally in tallies),
-            histograms=tuple(h for tally in self._histograms.values() for h in tally.result()),
+            measurements=tuple(over_seeds(reached)),
+            curves=tuple(
+                tally.curve()
+                for tally in tallies
+                if not tally.attacker.uses_few_records and tally.attacker.seed == 0
+            ),
+            histograms=tuple(h for layer in self._layers for h in layer.histograms.result()),
             releases=self._releases,
             rows=self._rows,
         )
 
     def _check_order(self, release: Release) -> None:
-        """Refuse a step out of order and a record without an entry in the truth."""
-        if release.step <= self._last_step or release.epoch < self._last_epoch:
+        """Refuse a step out of order and a record without an entry in the truth.
+
+        An epoch that was interrupted is sent again: then step and epoch both go back.
+        """
+        forward = release.step > self._last_step and release.epoch >= self._last_epoch
+        again = release.step < self._last_step and release.epoch <= self._last_epoch
+        if not forward and not again:
             raise ValueError(
                 f"releases must come in the order of steps and epochs, got step {release.step} of "
                 f"epoch {release.epoch} after step {self._last_step} of epoch {self._last_epoch}."
@@ -124,6 +150,73 @@ class LeakAuditor:
             )
 
 
+class _LayerAudit:
+    """All attackers at one layer, and what they know."""
+
+    def __init__(
+        self, name: Layer, truth: Truth, attackers: list[Attacker], after: tuple[int, ...]
+    ) -> None:
+        self.name: Layer = name
+        self.histograms = HistogramTally(name, truth)
+        self._labels = truth.labels
+        counted = truth.labels[truth.labels != UNKNOWN].double()
+        self._prior = float(counted.mean()) if 0 < counted.sum() < len(counted) else None
+        few = {_choice(a) for a in attackers if a.uses_few_records}
+        self._banks = {choice: HintBank(truth, *choice) for choice in sorted(few)}
+        halves = sorted({a.seed for a in attackers if a.uses_half})
+        self._halves = {seed: half_known(truth, seed) for seed in halves}
+        self._needs_model = any("class_model" in a.attack.side_knowledge for a in attackers)
+        self.tallies = [
+            AttackTally(attacker, name, truth, known=self._known_to(attacker), after=after)
+            for attacker in attackers
+        ]
+
+    def observe(self, release: Release, hint: Hint | None) -> None:
+        """Let everybody try."""
+        records = release.records.cpu()
+        model = None
+        if self._needs_model:
+            model = class_model_of(release.gradient.cpu(), self._labels[records])
+        usable = hint is not None and bool(hint.gradient.any())
+        shared: dict[str, Any] = {
+            "hint": hint.gradient if hint is not None and usable else None,
+            "prior": self._prior,
+            "class_model": model,
+        }
+        recalled = {}
+        for choice, bank in self._banks.items():
+            bank.see(release)
+            recalled[choice] = bank.recall()
+        for tally in self.tallies:
+            knowledge = dict(shared)
+            if tally.attacker.uses_few_records:
+                known = recalled[_choice(tally.attacker)]
+                if known is not None:
+                    knowledge |= dict(zip(_FEW, known, strict=True))
+            if tally.attacker.uses_half:
+                knowledge["known_labels"] = self._halves[tally.attacker.seed][records]
+            tally.observe(release, SideKnowledge(**knowledge), hint.record if hint else None)
+        self.histograms.observe(release, hint)
+
+    def _known_to(self, attacker: Attacker) -> torch.Tensor | None:
+        """Records whose labels the attacker is given throughout."""
+        if attacker.uses_few_records:
+            return self._banks[_choice(attacker)].known
+        if attacker.uses_half:
+            return self._halves[attacker.seed] >= 0
+        return None
+
+
+_CUT: tuple[Layer, ...] = ("cut",)
+_BOTH: tuple[Layer, ...] = ("cut", "first")
+_FEW = ("hint_gradients", "hint_activations", "hint_labels")
+
+
+def _choice(attacker: Attacker) -> _Choice:
+    """Which known records an attacker has."""
+    return attacker.hints, attacker.seed
+
+
 def audit_leak(
     releases: Iterable[Release],
     truth: Truth,
@@ -131,24 +224,30 @@ def audit_leak(
     hints: Hints | None = None,
     attacks: Mapping[str, Attack] | None = None,
     first_layer: FirstLayer | None = None,
+    scope: AuditScope | None = None,
+    on_release: OnRelease | None = None,
 ) -> LeakAudit:
     """Measure how much a training's gradients told about the labels.
 
     One pass over the releases, which may be a transcript larger than the memory.
 
     Args:
-        releases: in the order of steps, as a :class:`~cutlayer.transcript.folder.Transcript`
+        releases: in the order of sending, as a :class:`~cutlayer.transcript.folder.Transcript`
             gives them.
         truth: labels by record, and the canaries if there are any: then AUCs cover them alone.
         hints: a known positive for each step; attacks that need one run on those steps only.
-        attacks: which attacks to run, by name; ``None`` for the cheap ones with at most one hint.
+        attacks: which attacks to run, by name; ``None`` for all that the scope allows.
         first_layer: how to carry a release to the non-label party's first layer.
+        scope: how much the attackers know, how often they try, and after which epochs to measure.
+        on_release: follows the progress.
 
     Raises:
         ValueError: as :meth:`LeakAuditor.observe`.
         DataError: a file of the transcript is of no use.
     """
-    auditor = LeakAuditor(truth, attacks=attacks, first_layer=first_layer)
-    for release in releases:
+    auditor = LeakAuditor(truth, attacks=attacks, first_layer=first_layer, scope=scope)
+    for done, release in enumerate(releases, start=1):
         auditor.observe(release, (hints or {}).get(release.step))
+        if on_release is not None:
+            on_release(done)
     return auditor.result()

@@ -15,11 +15,11 @@ from cutlayer.reports.summary import (
 Level = Literal["alarm", "warning", "good", "note"]
 
 LAYER_NAMES = {"cut": "cut layer", "first": "first layer"}
-RELEASE_NAMES = {"one": "one release", "all": "whole training"}
+RELEASE_NAMES = {"one": "one release", "some": "first epochs", "all": "whole training"}
 TARGET_NAMES = {"labels": "true labels", "canaries": "canary coins"}
 KIND_NAMES = {"rigorous": "proven", "model": "model only", "none": "nothing proven"}
 
-_OVER: dict[Releases, str] = {"one": "one release", "all": "the whole training"}
+_OVER = {"one": "one release", "some": "the first epochs", "all": "the whole training"}
 
 _CONTRAST = 0.05
 """An attack is worth naming beside the worst one if it reads this much less."""
