@@ -8,7 +8,6 @@ from cutlayer.reports.summary import (
     CANARY_DEVIATIONS,
     Estimate,
     ProtectionSummary,
-    Releases,
     by_protection,
 )
 
