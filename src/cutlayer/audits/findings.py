@@ -104,7 +104,7 @@ class KnowledgeBaseline(_Record):
 
     protection: str
     strength: str
-    name: Literal["prior", "features"]
+    name: Literal["prior", "features", "features_half"]
     """``prior``: knows the share of positives alone. ``features``: a classifier on the non-label
     party's own features and a few known labels."""
     target: Literal["labels", "canaries"]
