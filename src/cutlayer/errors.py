@@ -7,6 +7,7 @@
     │   └── UnknownNameError a name that no table holds; the message lists the known ones
     ├── DataError            a table or a column is wrong: mend the file
     ├── ProtectionError      a protection cannot be applied, so nothing was sent
+    ├── LeakStopError        the live audit ended the training, as its operator had asked
     ├── ProtocolError        the peer sent something that the protocol does not allow
     │   └── TermsMismatchError  the two parties were started with different settings
     └── ConnectionLostError  the peer is gone or silent
@@ -36,6 +37,10 @@ class DataError(CutlayerError):
 
 class ProtectionError(CutlayerError):
     """A protection cannot be applied to this batch; it refuses, and nothing is sent."""
+
+
+class LeakStopError(CutlayerError):
+    """The live audit read more than the label party's operator allows; nothing is guaranteed."""
 
 
 class ProtocolError(CutlayerError):

@@ -60,7 +60,7 @@ def test_simulate_audit_and_report(cutlayer, tmp_path):
     assert cutlayer("report", "run").returncode == 0
     assert page.exists()
     assert findings.read_text() == first
-    only = cutlayer("audit", "run", "--attack", "norm")
+    only = cutlayer("audit", "run", "--attacks", "norm")
     assert only.returncode == 0, only.stderr
     assert '"attack":"cosine"' not in findings.read_text().replace(" ", "")
 
@@ -80,7 +80,7 @@ def test_simulate_audit_and_report(cutlayer, tmp_path):
         ),
         (["demo", "--batch-size", "9999"], ["--batch-size", "9999"]),
         (["simulate", "--splits", "7"], ["--splits", "5"]),
-        (["audit", "nowhere"], ["nowhere", "plan.json"]),
+        (["audit", "nowhere"], ["nowhere", "run folder or a transcript"]),
         (["report", "nowhere"], ["nowhere", "findings.json"]),
         (["demo", "--colour", "red"], ["--colour"]),
         (["train"], ["train"]),

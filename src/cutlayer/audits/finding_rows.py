@@ -5,12 +5,28 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 
 from cutlayer.audits.attack_tally import Measurement
-from cutlayer.audits.findings import Bound, ClassHistogram, FindingRow, LeakCurve, Utility
+from cutlayer.audits.findings import (
+    Bound,
+    ClassHistogram,
+    FindingRow,
+    KnowledgeBaseline,
+    LeakCurve,
+    Utility,
+)
 from cutlayer.audits.leak_audit import LeakAudit
+from cutlayer.audits.recorded_training import TrainingAudit
 
 GENEROUS_HINT = (
     "one known positive of each batch and its gradient before the protection (the generous "
     "attacker of Li et al., 2022); its row is left out of the leak AUC"
+)
+
+
+_INFERENCE = Bound(
+    kind="none",
+    leak_auc=None,
+    grounds="A protection limits what gradients tell of training labels. Activations of records to "
+    "predict tell what the bottom half has learnt, and no bound covers them.",
 )
 
 
@@ -27,7 +43,9 @@ class Audited:
 
     def bound_of(self, measured: Measurement | None) -> Bound:
         """What is promised for as many releases as were measured."""
-        if measured is None or measured.releases == "all" or measured.stage == "inference":
+        if measured is not None and measured.stage == "inference":
+            return _INFERENCE
+        if measured is None or measured.releases == "all":
             return self.all_releases
         if measured.releases == "one":
             return self.one_release
@@ -84,6 +102,24 @@ def class_histograms(audited: Audited, audit: LeakAudit) -> list[ClassHistogram]
             negative=list(histogram.negative),
         )
         for histogram in audit.histograms
+    ]
+
+
+def knowledge_baselines(audited: Audited, audit: TrainingAudit) -> list[KnowledgeBaseline]:
+    """What is known without any message."""
+    return [
+        KnowledgeBaseline(
+            protection=audited.name,
+            strength=audited.strength,
+            name=known.name,
+            target=known.target,
+            hints=known.hints,
+            leak_auc=known.leak_auc,
+            leak_auc_low=known.interval.low if known.interval else None,
+            leak_auc_high=known.interval.high if known.interval else None,
+            true_positive_rate=known.true_positive_rate,
+        )
+        for known in audit.own_knowledge
     ]
 
 

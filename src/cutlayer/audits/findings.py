@@ -212,8 +212,9 @@ class Findings(_Record):
     features_label_party: int
     settings: dict[str, str | int | float | bool | None]
     processes: int
-    """2: the parties ran as two operating-system processes. 1: a simulation in one process."""
-    noise: Literal["secret", "simulation: noise is reproducible"]
+    """2: the parties ran as two operating-system processes. 1: a simulation in one process. 0: a
+    transcript of another framework does not say."""
+    noise: Literal["secret", "simulation: noise is reproducible", "unknown"]
     hint: str
     """What the attacks with a hint were given."""
     first_layer: str

@@ -203,8 +203,9 @@ def _arrays_of_file(path: Path) -> dict[str, Array]:
 def _loaded(path: Path) -> Any:
     """An array, or the arrays, of a NumPy file; never unpickled."""
     try:
-        found = np.load(path, allow_pickle=False)
-        return dict(found) if path.suffix == ".npz" else found
+        with path.open("rb") as file:
+            found = np.load(file, allow_pickle=False)
+            return dict(found) if path.suffix == ".npz" else found
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         pickled = "allow_pickle" in str(error) or "pickle" in str(error).lower()
         why = (

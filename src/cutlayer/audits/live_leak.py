@@ -1,23 +1,48 @@
 """The live audit: how much the outgoing batches leak, while the training runs."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 
 import torch
 from torch import Tensor
 
 from cutlayer import check
-from cutlayer.attacks import Attack, SideKnowledge
+from cutlayer.attacks import ATTACKS, Attack, SideKnowledge
 from cutlayer.audits.hints import Hint, pick_hint
 from cutlayer.leakage.leak_auc import leak_auc, symmetrised
 from cutlayer.transcript.release import Release
+
+LIVE_EVERY = 25
+"""By default every so many-th batch is attacked; see ``benchmarks/live_audit.py``."""
+
+LIVE_ATTACKS = ("norm", "cosine", "tail_energy", "first_component")
+"""Cheap, and together they see what breaks each gradient protection in one release."""
+
+
+@dataclass(frozen=True)
+class LiveReading:
+    """What one batch told."""
+
+    step: int
+    attack: str
+    """The worst of the attacks."""
+    leak_auc: float
+    """Its symmetrised leak AUC on this batch."""
+    median: float
+    """Median of the worst over the last batches."""
+    batches: int
+    """How many the median covers."""
+
+
+Listener = Callable[[LiveReading], None]
 
 
 class LiveLeak:
     """Attacks every k-th outgoing batch and keeps the median of the worst leak for a progress line.
 
-    Runs at the label party, where alone labels and scores may meet. It warns and never stops a
+    Runs at the label party, where alone labels and scores may meet. By itself it never stops a
     training: a moment of stopping that depends on labels would leak by itself.
 
     Args:
@@ -25,6 +50,7 @@ class LiveLeak:
         generator: picks the hints; keep it apart from every other purpose.
         every: attack the steps that this number divides.
         window: over how many attacked batches the median runs.
+        listeners: are told each reading.
 
     Raises:
         ValueError: there are no attacks, or ``every`` or ``window`` is below 1.
@@ -35,8 +61,9 @@ class LiveLeak:
         attacks: Mapping[str, Attack],
         *,
         generator: torch.Generator,
-        every: int = 10,
+        every: int = LIVE_EVERY,
         window: int = 100,
+        listeners: Sequence[Listener] = (),
     ) -> None:
         check.at_least("number of attacks", len(attacks), 1)
         check.at_least("every", every, 1)
@@ -45,6 +72,7 @@ class LiveLeak:
         self._generator = generator
         self._every = every
         self._worst: deque[float] = deque(maxlen=window)
+        self._listeners = tuple(listeners)
 
     @property
     def leak_auc(self) -> float | None:
@@ -60,21 +88,37 @@ class LiveLeak:
         """Attack the batch if its step is due; a batch with one class has no AUC and is passed by.
 
         Args:
-            release: what was sent.
+            release: what was sent, or is about to be.
             labels: the batch's labels, 0 or 1, shape ``(examples,)``.
             clean_gradient: the gradient before the protection, shape ``(examples, width)``.
 
         Raises:
             ValueError: shapes differ, or a gradient is not finite.
         """
-        check.binary_labels("labels", labels, examples=len(release.records))
+        check.shape("labels", labels, (len(release.records),))
         if release.step % self._every:
             return
+        check.binary_labels("labels", labels, examples=len(release.records))
         hint = pick_hint(release.records, labels, clean_gradient, generator=self._generator)
-        leaks = [_leak(attack, release, labels, hint) for attack in self._attacks.values()]
-        measured = [leak for leak in leaks if leak is not None]
-        if measured:
-            self._worst.append(max(measured))
+        leaks = {
+            name: leak
+            for name, attack in self._attacks.items()
+            if (leak := _leak(attack, release, labels, hint)) is not None
+        }
+        if not leaks:
+            return
+        worst = max(leaks, key=leaks.__getitem__)
+        self._worst.append(leaks[worst])
+        reading = LiveReading(
+            release.step, worst, leaks[worst], median(self._worst), len(self._worst)
+        )
+        for listener in self._listeners:
+            listener(reading)
+
+
+def live_attacks() -> dict[str, Attack]:
+    """The attacks of a live audit, by name."""
+    return {name: ATTACKS[name] for name in LIVE_ATTACKS}
 
 
 def _leak(attack: Attack, release: Release, labels: Tensor, hint: Hint | None) -> float | None:

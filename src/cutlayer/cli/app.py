@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from cutlayer.audits.findings import read_findings, write_findings
+from cutlayer.audits.findings import write_findings
 from cutlayer.cli.align_command import align_records
+from cutlayer.cli.audit_commands import audit, report, show
 from cutlayer.cli.identity_commands import init, pair_with
 from cutlayer.cli.party_commands import (
     FINDINGS_FILE,
-    PAGE_FILE,
     PASS_ON,
     label_party,
     non_label_party,
@@ -26,8 +26,7 @@ from cutlayer.cli.tradeoff_command import tradeoff
 from cutlayer.errors import ConfigurationError, CutlayerError, DataError, PeerEndedError
 from cutlayer.experiments.comparison import pending, run_comparison, training_records
 from cutlayer.experiments.findings_of_run import findings_of_run
-from cutlayer.experiments.plan import Plan, fitting_defaults, make_plan, read_plan
-from cutlayer.reports import print_table, write_page
+from cutlayer.experiments.plan import Plan, fitting_defaults, make_plan
 
 _USAGE, _FAILED, _INTERRUPTED = 2, 1, 130
 
@@ -68,7 +67,6 @@ Seed = Annotated[
     int, typer.Option(help="Of splits, batch order and initial weights; not of noise.")
 ]
 Out = Annotated[Path | None, typer.Option(help="Run folder. An unfinished run is gone on with.")]
-RunFolder = Annotated[Path, typer.Argument(help="A folder made by demo or simulate.")]
 
 _DEFAULT = Plan()
 
@@ -114,26 +112,8 @@ app.command(
 )(_comparison(simulated=True))
 
 
-@app.command()
-def audit(
-    run: RunFolder,
-    attack: Annotated[
-        list[str] | None, typer.Option("--attack", help="Only this attack. Repeat for several.")
-    ] = None,
-) -> None:
-    """Attack the recorded messages of a run again, and write its findings and report anew."""
-    plan = read_plan(run)
-    console = Console()
-    with ComparisonProgress(console) as progress:
-        findings = findings_of_run(plan, run, attack or None, progress.on_audit)
-    write_findings(findings, run / FINDINGS_FILE)
-    _show(run, console)
-
-
-@app.command()
-def report(run: RunFolder) -> None:
-    """Print the table of a run and write its page again, from findings.json."""
-    _show(run, Console())
+app.command("audit")(audit)
+app.command("report")(report)
 
 
 def main() -> None:
@@ -164,18 +144,10 @@ def _compare(plan: Plan, folder: Path) -> None:
             )
         findings = findings_of_run(plan, folder, None, progress.on_audit)
     write_findings(findings, folder / FINDINGS_FILE)
-    _show(folder, console)
+    show(folder, console)
     if interrupted:
         console.print(f"Interrupted. Go on with the same command and --out {folder}")
         raise typer.Exit(_INTERRUPTED)
-
-
-def _show(folder: Path, console: Console) -> None:
-    """Print the table and write the page."""
-    findings = read_findings(folder / FINDINGS_FILE)
-    print_table(findings, console)
-    write_page(findings, folder / PAGE_FILE)
-    console.print(f"Page: {folder / PAGE_FILE}\nData: {folder / FINDINGS_FILE}", soft_wrap=True)
 
 
 def _new_folder(kind: str, data: str) -> Path:

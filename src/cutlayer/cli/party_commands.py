@@ -1,7 +1,7 @@
 """The commands of a party that trains with its own file: train, predict."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -11,9 +11,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
-from cutlayer.attacks import ATTACKS
 from cutlayer.audits import LiveLeak
 from cutlayer.audits.findings import write_findings
+from cutlayer.audits.live_alarm import LiveAlarm
+from cutlayer.audits.live_leak import Listener, live_attacks
+from cutlayer.audits.tracking import open_tracker, tracked
 from cutlayer.data import TableReading
 from cutlayer.errors import ConfigurationError
 from cutlayer.protocol import Address, Role, Transport
@@ -50,7 +52,7 @@ def label_party(context: typer.Context, config: Configuration) -> None:
     configuration = read_configuration(LabelConfiguration, config, overrides_of(context))
     console = Console()
     reading = _read(configuration, console)
-    with _stopping(configuration), TrainingProgress(console) as progress:
+    with _stopping(configuration), _live_progress(configuration, console) as progress:
         transport = meet_peer(configuration, console)
         run = run_label_party(
             configuration, reading, transport, observers=(progress,), progress=(progress,)
@@ -139,10 +141,41 @@ def overrides_of(context: typer.Context) -> dict[str, str]:
     return overrides
 
 
+@contextmanager
+def _live_progress(
+    configuration: LabelConfiguration, console: Console
+) -> Iterator["TrainingProgress"]:
+    """The label party's progress line, with the live audit, its alarm and its log."""
+    if not configuration.live_every:
+        with TrainingProgress(console) as progress:
+            yield progress
+        return
+    listeners: list[Listener] = [
+        LiveAlarm(
+            lambda sentence: console.print(sentence, style="bold yellow", markup=False),
+            warn_above=configuration.warn_above,
+            stop_above=configuration.stop_above,
+        )
+    ]
+    with ExitStack() as stack:
+        if configuration.track is not None:
+            tracker = open_tracker(configuration.track)
+            stack.callback(tracker.close)
+            listeners.insert(0, tracked(tracker))
+        live = LiveLeak(
+            live_attacks(),
+            generator=torch.Generator(),
+            every=configuration.live_every,
+            listeners=listeners,
+        )
+        yield stack.enter_context(TrainingProgress(console, live))
+
+
 class TrainingProgress:
     """The progress line of one party's training."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, live: LiveLeak | None = None) -> None:
+        self._live = live
         self._progress = Progress(
             TextColumn("training"),
             BarColumn(bar_width=24),
@@ -152,16 +185,15 @@ class TrainingProgress:
             console=console,
         )
         self._task = self._progress.add_task("", total=None, note="waiting for the peer")
-        attacks = {name: ATTACKS[name] for name in ("norm", "cosine")}
-        self._live = LiveLeak(attacks, generator=torch.Generator(), every=10)
 
     def on_release(self, release: Release, labels: Tensor, clean_gradient: Tensor) -> None:
         """Attack the outgoing batch, now and then."""
-        self._live.on_release(release, labels, clean_gradient)
+        if self._live is not None:
+            self._live.on_release(release, labels, clean_gradient)
 
     def on_progress(self, step: int, steps: int, rows: int) -> None:
         """Move the bar."""
-        leak = self._live.leak_auc
+        leak = None if self._live is None else self._live.leak_auc
         note = f"batch of {rows}" + ("" if leak is None else f", leak AUC so far {leak:.3f}")
         self._progress.update(self._task, completed=step, total=steps, note=note)
 

@@ -15,13 +15,10 @@ from rich.progress import (
 )
 from torch import Tensor
 
-from cutlayer.attacks import ATTACKS
 from cutlayer.audits import LiveLeak
+from cutlayer.audits.live_leak import live_attacks
 from cutlayer.experiments.plan import Training
 from cutlayer.transcript.release import Release
-
-_LIVE_ATTACKS = ("norm", "cosine")
-_LIVE_EVERY = 10
 
 
 class ComparisonProgress:
@@ -51,8 +48,7 @@ class ComparisonProgress:
         self._progress.update(
             self._one, note="", description=f"{name} {strength} (split {training.split}{coins})"
         )
-        attacks = {attack: ATTACKS[attack] for attack in _LIVE_ATTACKS}
-        self._live = LiveLeak(attacks, generator=torch.Generator(), every=_LIVE_EVERY)
+        self._live = LiveLeak(live_attacks(), generator=torch.Generator())
         self._began, self._rows = time.monotonic(), 0
 
     def on_release(self, release: Release, labels: Tensor, clean_gradient: Tensor) -> None:

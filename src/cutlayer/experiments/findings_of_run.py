@@ -1,31 +1,37 @@
 """The findings of a run folder: attack what was recorded, and join it with the results."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-from cutlayer.attacks import ATTACKS, Attack, runnable
-from cutlayer.audits import (
-    HINTS,
-    TRANSCRIPT,
-    TRUTH,
-    FirstLayerCarrier,
-    LeakAudit,
-    audit_leak,
-    read_hints,
-    read_truth,
-)
+import torch
+from torch import nn
+
+from cutlayer.attacks import ATTACKS
+from cutlayer.audits import TRANSCRIPT, AuditScope, FirstLayerCarrier, Truth
 from cutlayer.audits.finding_rows import (
     GENEROUS_HINT,
     Audited,
     baseline_row,
     class_histograms,
     finding_rows,
+    knowledge_baselines,
     leak_curves,
 )
-from cutlayer.audits.findings import Applied, Findings, Utility
+from cutlayer.audits.findings import Applied, Bound, Findings, Utility
+from cutlayer.audits.recorded_training import (
+    HeldOut,
+    RecordedTraining,
+    TrainingAudit,
+    audit_training,
+    read_recorded_training,
+)
+from cutlayer.audits.truth import UNKNOWN
+from cutlayer.data import DATASETS
 from cutlayer.errors import DataError
 from cutlayer.experiments.comparison import training_folder
 from cutlayer.experiments.plan import Plan, Training
@@ -34,7 +40,7 @@ from cutlayer.experiments.two_parties import HANDED_OVER, LABEL_FOLDER, make_bot
 from cutlayer.transcript import NonLabelHalf, Transcript
 
 OnAudit = Callable[[str, int, int], None]
-"""Told the name of the next audit, how many are done, and how many there are."""
+"""Told the name of the audited training, how many releases are done, and how many there are."""
 
 
 class _Done(NamedTuple):
@@ -45,30 +51,46 @@ class _Done(NamedTuple):
 
 
 def findings_of_run(
-    plan: Plan, run_folder: Path, attacks: list[str] | None, on_audit: OnAudit
+    plan: Plan,
+    run_folder: Path,
+    attacks: list[str] | None,
+    on_audit: OnAudit,
+    scope: AuditScope | None = None,
 ) -> Findings:
     """Attack every recorded training of a run, and describe the whole run.
 
     Args:
         plan: of the run.
         run_folder: what :func:`~cutlayer.experiments.comparison.run_comparison` made.
-        attacks: names of the attacks to run; ``None`` for the cheap ones with at most one hint.
+        attacks: names of the attacks to run; ``None`` for all that the scope allows.
         on_audit: follows the progress.
+        scope: how much the attackers know; ``None`` for the cheap ones with at most one hint.
 
     Raises:
         UnknownNameError: no attack of this name.
         DataError: no training has ended, or a file is damaged.
     """
-    chosen = {name: ATTACKS[name] for name in attacks or runnable(ATTACKS, known=("hint",))}
+    chosen = None if attacks is None else {name: ATTACKS[name] for name in attacks}
+    scope = scope or AuditScope()
     done = _done(plan, run_folder)
     audited = [entry for entry in done if entry.training.audited]
-    audits: list[tuple[_Done, LeakAudit]] = []
-    for index, entry in enumerate(audited):
-        on_audit(entry.training.name, index, len(audited))
-        audits.append((entry, _audit(plan, entry, run_folder, chosen)))
-    on_audit("", len(audited), len(audited))
+    total, before = sum(entry.result.releases for entry in audited), 0
+    audits: list[tuple[_Done, TrainingAudit]] = []
+    for entry in audited:
+        name = entry.training.name
+        on_audit(name, before, total)
+        training = _recorded(plan, entry, run_folder)
+        audit = audit_training(
+            training,
+            attacks=chosen,
+            scope=scope,
+            on_release=partial(_tell, on_audit, name, before, total),
+        )
+        audits.append((entry, audit))
+        before += entry.result.releases
+    on_audit("", total, total)
     utility = {label: _utility(label, done) for label in dict.fromkeys(_label(e) for e in done)}
-    joined = [(_audited(entry, utility), entry, audit) for entry, audit in audits]
+    joined = [(_audited(entry, utility, scope), entry, audit) for entry, audit in audits]
     baselines = {_label(entry): entry for entry in done if not entry.result.rows}
     return Findings(
         created=datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -85,17 +107,19 @@ def findings_of_run(
         hint=GENEROUS_HINT,
         first_layer=_first_layer_note(audits),
         complete=len(done) == len(plan.trainings),
-        rows=[row for known, _, audit in joined for row in finding_rows(known, audit)]
-        + [baseline_row(_audited(entry, utility)) for entry in baselines.values()],
+        rows=[row for known, _, audit in joined for row in finding_rows(known, audit.leak)]
+        + [baseline_row(_audited(entry, utility, scope)) for entry in baselines.values()],
         applied=[_applied(e.result) for e in audited if not e.training.canaries],
         utility=list(utility.values()),
-        curves=[curve for known, _, audit in joined for curve in leak_curves(known, audit)],
+        curves=[curve for known, _, audit in joined for curve in leak_curves(known, audit.leak)],
         histograms=[
             histogram
             for known, entry, audit in joined
             if not entry.training.canaries
-            for histogram in class_histograms(known, audit)
+            for histogram in class_histograms(known, audit.leak)
         ],
+        baselines=[b for known, _, audit in joined for b in knowledge_baselines(known, audit)],
+        description=DATASETS[plan.data]().description,
     )
 
 
@@ -114,35 +138,64 @@ def _done(plan: Plan, run_folder: Path) -> list[_Done]:
     return done
 
 
-def _audit(plan: Plan, entry: _Done, run_folder: Path, attacks: Mapping[str, Attack]) -> LeakAudit:
-    """Attack one recorded training, at the first layer too where the peer's half was given."""
+def _tell(on_audit: OnAudit, name: str, before: int, total: int, done: int) -> None:
+    """Pass the progress of one training on as that of all."""
+    on_audit(name, before + done, total)
+
+
+def _recorded(plan: Plan, entry: _Done, run_folder: Path) -> RecordedTraining:
+    """One recorded training, with the peer's half where it was given."""
     training, sent = entry.training, entry.result.releases
     folder = training_folder(run_folder, training)
     own = folder / LABEL_FOLDER
-    carrier = None
-    if (folder / HANDED_OVER).exists():
-        half = NonLabelHalf(folder / HANDED_OVER)
-        bottom = make_bottom(plan, training, half.features.shape[1])
-        carrier = FirstLayerCarrier(half, bottom)
     transcript = Transcript(own / TRANSCRIPT)
     if len(transcript) != sent:
         raise DataError(
             f"{own / TRANSCRIPT} holds {len(transcript)} of the {sent} releases that were sent. "
             f"Delete {folder} and run again."
         )
-    return audit_leak(
-        transcript,
-        read_truth(own / TRUTH),
-        hints=read_hints(own / HINTS),
-        attacks=attacks,
-        first_layer=carrier,
+    recorded = read_recorded_training(own)
+    if not (folder / HANDED_OVER).exists():
+        return recorded
+    half = NonLabelHalf(folder / HANDED_OVER)
+    bottom = make_bottom(plan, training, half.features.shape[1])
+    return replace(
+        recorded,
+        first_layer=FirstLayerCarrier(half, bottom),
+        features=half.features,
+        held_out=_held_out(plan, transcript.ids, recorded.truth, half, bottom),
     )
 
 
-def _audited(entry: _Done, utility: Mapping[tuple[str, str], Utility]) -> Audited:
+def _held_out(
+    plan: Plan, ids: Sequence[str], truth: Truth, half: NonLabelHalf, bottom: nn.Module
+) -> HeldOut | None:
+    """What the non-label party sends for the records that were never trained on.
+
+    With the weights of the last step, whose own update is missing.
+    """
+    rows = (truth.labels == UNKNOWN).nonzero()[:, 0]
+    labels = DATASETS[plan.data]().label_party_table().ordered_by(ids).labels
+    if not half.steps or len(rows) == 0 or labels is None:
+        return None
+    half.load_bottom(half.steps[-1], bottom)
+    with torch.no_grad():
+        return HeldOut(bottom(half.features[rows]), labels[rows])
+
+
+def _audited(
+    entry: _Done, utility: Mapping[tuple[str, str], Utility], scope: AuditScope
+) -> Audited:
     """A training with its promises, and the quality of all trainings of its protection."""
-    result = entry.result
-    return Audited(utility[_label(entry)], result.one_release, result.all_releases)
+    result, training = entry.result, entry.training
+    after = {}
+    if result.releases:
+        for epochs in scope.after:
+            promised = training.protection.guarantee(epochs)
+            after[epochs] = Bound(
+                kind=promised.kind, leak_auc=promised.leak_auc, grounds=promised.grounds
+            )
+    return Audited(utility[_label(entry)], result.one_release, result.all_releases, after)
 
 
 def _utility(label: tuple[str, str], done: list[_Done]) -> Utility:
@@ -178,9 +231,9 @@ def _columns_at_non_label_party(audited: list[_Done], run_folder: Path) -> int:
     return 0
 
 
-def _first_layer_note(audits: list[tuple[_Done, LeakAudit]]) -> str:
+def _first_layer_note(audits: list[tuple[_Done, TrainingAudit]]) -> str:
     """Whether the first layer was measured."""
-    layers = {m.layer for _, audit in audits for m in audit.measurements}
+    layers = {m.layer for _, audit in audits for m in audit.leak.measurements}
     if "first" in layers:
         return "measured"
     return "not measured (bounded by the cut): the non-label party did not hand over its half"

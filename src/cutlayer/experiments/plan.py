@@ -76,6 +76,8 @@ class Plan(BaseModel):
     weight_decay: float = Field(default=1e-2, ge=0)
     canaries: int = Field(default=1000, ge=0)
     seed: int = Field(default=0, ge=0, lt=1 << 63)
+    only_canaries: bool = False
+    """Train the protections with canaries and nothing else."""
     simulated: bool = False
     """One process and repeatable noise, for research; otherwise two processes and secret noise."""
 
@@ -100,6 +102,8 @@ class Plan(BaseModel):
         """All trainings; the audited first, so that an interrupted run says most."""
         first = [self._training(spec, 0) for spec in (*self.protections, *self.baselines)]
         coins = [self._training(spec, 0, canaries=True) for spec in self.protections]
+        if self.only_canaries:
+            return coins
         rest = [
             self._training(spec, split)
             for split in range(1, self.splits)

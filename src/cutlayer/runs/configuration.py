@@ -8,8 +8,16 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal, TypeVar
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import (
+    BaseModel,
+    ByteSize,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
 
+from cutlayer.audits.live_leak import LIVE_EVERY
 from cutlayer.data import TableFile
 from cutlayer.errors import ConfigurationError
 from cutlayer.parties import Compute, Terms
@@ -190,6 +198,18 @@ class LabelConfiguration(PartyConfiguration):
     negative: Literal["rest"] | None = None
     audit_every: int = Field(default=1, ge=0)
     """Attack every so many outgoing batches; 0: none."""
+    record: ByteSize = Field(default=ByteSize(0), ge=0)
+    """Most space for the recording that ``cutlayer audit`` attacks, as ``1 GiB``; 0: none. Where
+    the messages need more, the whole histories of fewer records are kept."""
+    live_every: int = Field(default=LIVE_EVERY, ge=0)
+    """Score every so many outgoing batches with cheap attacks for the progress line; 0: none."""
+    warn_above: float | None = Field(default=None, gt=0.5, lt=1)
+    """Warn when the live leak AUC rises above this."""
+    stop_above: float | None = Field(default=None, gt=0.5, lt=1)
+    """End the training when the live leak AUC rises above this. The moment of stopping depends on
+    labels, so with this key nothing is guaranteed."""
+    track: str | None = None
+    """Where the live leak AUC is logged: ``tensorboard:FOLDER`` or ``mlflow:ADDRESS``."""
 
     def table_file(self) -> TableFile:
         """How to read this party's file, with its label column."""

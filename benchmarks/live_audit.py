@@ -1,0 +1,87 @@
+"""What the live audit costs of a step of Wide & Deep training, at the default interval.
+
+    python benchmarks/live_audit.py [--batch 1024] [--cut 32] [--steps 200]
+
+Both halves train in this process without a network, which is the shortest step that there can be;
+over a network the share is smaller. The two kinds of steps alternate in blocks, so that a slower or
+faster machine meets both alike; medians over blocks are compared.
+"""
+
+import argparse
+import statistics
+import time
+
+import torch
+from torch.nn import functional
+
+from cutlayer import Marvell, protect
+from cutlayer.audits import LiveLeak
+from cutlayer.audits.live_leak import LIVE_EVERY, live_attacks
+from cutlayer.models import WideDeepBottom, WideDeepTop
+from cutlayer.transcript import Release
+
+BLOCKS = 12
+
+
+class Training:
+    """One Wide & Deep training on random data, protected by Marvell."""
+
+    def __init__(self, batch: int, cut: int) -> None:
+        generator = torch.Generator().manual_seed(0)
+        self.batch, self.step = batch, 0
+        self.features = torch.randn(batch, 200, generator=generator)
+        self.own = torch.randn(batch, 40, generator=generator)
+        self.labels = (torch.rand(batch, generator=generator) < 0.1).long()
+        self.bottom = WideDeepBottom(200, range(100, 200), cut, (128, 64), generator)
+        self.top = WideDeepTop(cut, 40, range(20, 40), (64,), generator)
+        parameters = [*self.bottom.parameters(), *self.top.parameters()]
+        self.optimizer = torch.optim.Adam(parameters)
+        self.protection = Marvell(s=4.0)
+
+    def go_on(self, live: LiveLeak | None) -> None:
+        """One step, looked at or not."""
+        cut = self.bottom(self.features)
+        sent: list[torch.Tensor] = []
+        if live is not None:
+            cut.register_hook(sent.append)
+        activation = protect(cut, self.labels, self.protection)
+        clean: list[torch.Tensor] = []
+        if live is not None:
+            activation.register_hook(clean.append)
+        logit = self.top(activation, self.own)
+        self.optimizer.zero_grad()
+        functional.binary_cross_entropy_with_logits(logit, self.labels.float()).backward()
+        self.optimizer.step()
+        if live is not None:
+            release = Release(self.step, 0, torch.arange(self.batch), cut.detach(), sent[0])
+            live.on_release(release, self.labels, clean[0])
+        self.step += 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch", type=int, default=1024)
+    parser.add_argument("--cut", type=int, default=32)
+    parser.add_argument("--steps", type=int, default=200)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    training = Training(options.batch, options.cut)
+    live = LiveLeak(live_attacks(), generator=torch.Generator())
+    for _ in range(20):
+        training.go_on(None)
+    plain, watched = [], []
+    for _ in range(BLOCKS):
+        for kind, seconds in ((None, plain), (live, watched)):
+            began = time.perf_counter()
+            for _ in range(options.steps // 2):
+                training.go_on(kind)
+            seconds.append((time.perf_counter() - began) / (options.steps // 2))
+    without, with_live = statistics.median(plain), statistics.median(watched)
+    print(f"Wide & Deep, batch {options.batch}, cut {options.cut}, one thread, Marvell s = 4")
+    print(f"step without live audit {1e3 * without:.2f} ms")
+    print(f"step with it, every {LIVE_EVERY}th batch {1e3 * with_live:.2f} ms")
+    print(f"share {with_live / without - 1:+.1%} (limit 5 %)")
+
+
+if __name__ == "__main__":
+    main()

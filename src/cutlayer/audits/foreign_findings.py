@@ -1,0 +1,93 @@
+"""The findings of a transcript that another framework made."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from cutlayer.attacks import Attack
+from cutlayer.audits.finding_rows import (
+    Audited,
+    class_histograms,
+    finding_rows,
+    knowledge_baselines,
+    leak_curves,
+)
+from cutlayer.audits.findings import Applied, Bound, Findings, Utility
+from cutlayer.audits.foreign_transcript import read_foreign_transcript
+from cutlayer.audits.recorded_training import audit_training
+from cutlayer.audits.scope import AuditScope
+
+NAME = "transcript"
+"""Stands for the protection, which a transcript does not name."""
+
+_UNKNOWN = Bound(
+    kind="none",
+    leak_auc=None,
+    grounds="A transcript does not say how its gradients were protected, so nothing is proven.",
+)
+
+
+def findings_of_foreign_transcript(
+    path: Path,
+    *,
+    attacks: Mapping[str, Attack] | None,
+    scope: AuditScope,
+    on_progress: Callable[[int, int], None],
+) -> Findings:
+    """Read and attack a transcript.
+
+    Args:
+        path: a file or a folder, as :func:`read_foreign_transcript` reads it.
+        attacks: which attacks to run, by name; ``None`` for all that the scope allows. Those that
+            need a clean gradient cannot run, since a transcript holds none.
+        scope: how much the attackers know, how often they try, and after which epochs to measure.
+        on_progress: told how many releases are done, and how many there are.
+
+    Raises:
+        DataError: the transcript breaks a rule.
+        ValueError: an attack refuses a release.
+    """
+    training = read_foreign_transcript(path)
+    total = len(training.releases)
+    audit = audit_training(
+        training,
+        attacks=attacks,
+        scope=scope,
+        on_release=lambda done: on_progress(done, total),
+    )
+    utility = Utility(protection=NAME, strength="-", test_auc=[], test_loss=[])
+    audited = Audited(utility, _UNKNOWN, _UNKNOWN)
+    features = training.features
+    return Findings(
+        created=datetime.now().astimezone().isoformat(timespec="seconds"),
+        cutlayer_version=version("cutlayer"),
+        data=path.name,
+        train_records=len(training.truth),
+        test_records=0 if training.held_out is None else len(training.held_out.labels),
+        positive_share=float(training.truth.labels.double().mean()),
+        features_non_label_party=0 if features is None else int(features.shape[1]),
+        features_label_party=0,
+        settings={"transcript": str(path)},
+        processes=0,
+        noise="unknown",
+        hint="",
+        first_layer="not measured (bounded by the cut): a transcript holds no model",
+        complete=True,
+        rows=finding_rows(audited, audit.leak),
+        applied=[
+            Applied(
+                protection=NAME,
+                strength="-",
+                stage="unknown",
+                releases=audit.leak.releases,
+                rows=audit.leak.rows,
+                statement=f"Unknown. {audit.leak.rows:,} gradient rows of "
+                f"{audit.leak.releases:,} messages were attacked.",
+            )
+        ],
+        utility=[utility],
+        curves=leak_curves(audited, audit.leak),
+        histograms=class_histograms(audited, audit.leak),
+        baselines=knowledge_baselines(audited, audit),
+    )

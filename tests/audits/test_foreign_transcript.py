@@ -1,0 +1,171 @@
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import save_file as save_numpy
+from safetensors.torch import save_file
+
+from cutlayer.audits import AuditScope, audit_leak
+from cutlayer.audits.foreign_transcript import is_foreign, read_foreign_transcript
+from cutlayer.audits.recorded_training import audit_training
+from cutlayer.errors import DataError
+
+
+def arrays(records=60, epochs=3, seed=0):
+    """Two batches an epoch; gradients that tell every label, in rows of no order."""
+    draws = np.random.default_rng(seed)
+    labels = (np.arange(records) % 3 == 0).astype(np.int64)
+    step = np.repeat(np.arange(2 * epochs), records // 2)
+    ids = np.concatenate([draws.permutation(records) for _ in range(epochs)])
+    mixed = draws.permutation(len(ids))
+    gradient = (1 / 3 - labels[ids])[:, None] * np.array([1.0, -2.0])
+    table = {
+        "gradient": gradient + 0.01 * draws.normal(size=gradient.shape),
+        "ids": ids,
+        "labels": labels[ids],
+        "step": step,
+        "epoch": step // 2,
+    }
+    return {name: values[mixed] for name, values in table.items()}
+
+
+def save(path, table):
+    if path.suffix == ".npz":
+        np.savez(path, **table)
+    elif path.suffix == ".safetensors":
+        save_numpy({k: np.ascontiguousarray(v) for k, v in table.items()}, path)
+    else:
+        path.mkdir()
+        for name, values in table.items():
+            np.save(path / f"{name}.npy", values)
+    return path
+
+
+@pytest.mark.parametrize("name", ["sent.npz", "sent.safetensors", "sent"])
+def test_every_form_is_read_alike(tmp_path, name):
+    table = arrays()
+    path = save(tmp_path / name, table)
+    assert is_foreign(path)
+    found = read_foreign_transcript(path)
+    releases = list(found.releases)
+    assert len(found.releases) == len(releases) == 6
+    assert [release.epoch for release in releases] == [0, 0, 1, 1, 2, 2]
+    for release in releases:
+        # Each row by its own way: the one row of this step and record in the table.
+        for record, row in zip(release.records.tolist(), release.gradient, strict=True):
+            (place,) = np.nonzero((table["ids"] == record) & (table["step"] == release.step))[0]
+            assert row.tolist() == table["gradient"][place].tolist()
+    assert found.truth.labels.tolist() == [int(record % 3 == 0) for record in range(60)]
+    audit = audit_leak(found.releases, found.truth)
+    norm = next(m for m in audit.measurements if m.attack == "norm" and m.releases == "all")
+    assert norm.raw_auc == 1.0
+
+
+def test_pieces_are_joined_and_other_names_understood(tmp_path):
+    table = arrays()
+    (tmp_path / "sent").mkdir()
+    for piece, rows in enumerate((slice(0, 100), slice(100, None))):
+        part = {
+            "gradients": torch.from_numpy(table["gradient"][rows].copy()).bfloat16(),
+            "records": torch.from_numpy(table["ids"][rows].copy()),
+            "label": torch.from_numpy(table["labels"][rows].copy()).float(),
+            "steps": torch.from_numpy(table["step"][rows].copy()),
+            "epochs": torch.from_numpy(table["epoch"][rows].copy()),
+        }
+        save_file(part, tmp_path / "sent" / f"part-{piece}.safetensors")
+    found = read_foreign_transcript(tmp_path / "sent")
+    assert sum(len(release.records) for release in found.releases) == 180
+
+
+def test_ids_may_be_texts_and_features_belong_to_records(tmp_path):
+    table = arrays()
+    table["ids"] = np.array([f"customer {i:03d}" for i in table["ids"]])
+    table["features"] = np.array([[float(i[-3:]), 1.0] for i in table["ids"]])
+    found = read_foreign_transcript(save(tmp_path / "sent.npz", table))
+    assert found.features[:, 0].tolist() == list(range(60))
+
+
+def test_inference_is_audited_where_it_was_recorded(tmp_path):
+    table = arrays()
+    labels = np.arange(80) % 2
+    table["inference_labels"] = labels
+    table["inference_activation"] = np.stack([labels * 2.0 - 1, np.cos(np.arange(80))], axis=1)
+    found = read_foreign_transcript(save(tmp_path / "sent.npz", table))
+    audit = audit_training(found, scope=AuditScope(hints=(0, 1, 5), few_records=True))
+    at_inference = [m for m in audit.leak.measurements if m.stage == "inference"]
+    assert {m.attack for m in at_inference} >= {"activation_spectrum", "activation_probe"}
+    for m in at_inference:
+        if m.attack == "activation_probe" and m.hints == 5:
+            assert m.leak_auc == 1.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gradient": None}, "array 'gradient' is missing; there are epoch, ids, labels, step"),
+        ({"epoch": None}, "array 'epoch' is missing"),
+        ({"colour": np.zeros(180)}, "array 'colour' is unknown. Known: gradient"),
+        ({"gradients": np.zeros((180, 2))}, "gradient is there under two names"),
+        ({"labels": np.zeros(7)}, r"labels must have 180 entries .* got shape \(7,\)"),
+        ({"labels": np.full(180, 2)}, "labels must hold only 0 and 1, got 2"),
+        ({"labels": np.zeros(180)}, "both classes, got 0 alone"),
+        ({"labels": np.arange(180) % 2}, "one label in all its rows"),
+        ({"labels": np.array(["a"] * 180)}, "labels must be numbers"),
+        ({"gradient": np.zeros(180)}, r"gradient must be a float array of shape \(rows, width\)"),
+        ({"gradient": np.zeros((180, 2), dtype=np.int64)}, "gradient must be a float array"),
+        ({"gradient": np.full((180, 2), np.nan)}, "NaN or infinity in 180 rows"),
+        ({"gradient": np.zeros((0, 2))}, "at least one row"),
+        ({"step": np.zeros(180)}, "step must be whole numbers"),
+        ({"step": np.full(180, -1)}, "step must be at least 0, got -1"),
+        ({"step": np.zeros(180, dtype=np.int64), "epoch": np.arange(180)}, "one epoch, got sev"),
+        ({"step": np.zeros(180, dtype=np.int64), "epoch": np.zeros(180, dtype=np.int64)},
+         "a record must stand in a step at most once, got one twice in step 0"),
+        ({"ids": np.zeros((180, 2))}, "ids must be whole numbers or texts"),
+        ({"inference_labels": np.zeros(3)}, "needs inference_activation beside it"),
+        ({"inference_labels": np.zeros(3), "inference_activation": np.zeros((4, 1))},
+         "inference_labels must be 4 values"),
+    ],
+)  # fmt: skip
+def test_each_wrong_thing_is_named_with_its_file(tmp_path, change, message):
+    table = arrays() | change
+    path = save(tmp_path / "sent.npz", {k: v for k, v in table.items() if v is not None})
+    with pytest.raises(DataError, match=message) as caught:
+        read_foreign_transcript(path)
+    assert "sent.npz" in str(caught.value)
+
+
+def test_epochs_that_fall_are_refused(tmp_path):
+    table = arrays()
+    table["epoch"] = 2 - table["epoch"]
+    with pytest.raises(DataError, match="epochs must not fall as steps grow, got that at step 2"):
+        read_foreign_transcript(save(tmp_path / "sent.npz", table))
+
+
+def test_objects_are_never_unpickled(tmp_path):
+    np.savez(tmp_path / "sent.npz", gradient=np.array([{}], dtype=object))
+    with pytest.raises(DataError, match="holds Python objects, which are never unpickled"):
+        read_foreign_transcript(tmp_path / "sent.npz")
+
+
+@pytest.mark.parametrize("name", ["sent.npz", "sent.safetensors"])
+def test_damaged_files_are_named(tmp_path, name):
+    path = save(tmp_path / name, arrays())
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(DataError, match="is damaged or no"):
+        read_foreign_transcript(path)
+
+
+def test_what_is_no_transcript_is_named(tmp_path):
+    with pytest.raises(DataError, match="There is no"):
+        read_foreign_transcript(tmp_path / "nothing.npz")
+    (tmp_path / "sent.pt").touch()
+    with pytest.raises(DataError, match=r"must be a \.npz or \.safetensors file"):
+        read_foreign_transcript(tmp_path / "sent.pt")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"neither \.npy, \.npz nor \.safetensors"):
+        read_foreign_transcript(tmp_path / "empty")
+    pieces = tmp_path / "pieces"
+    pieces.mkdir()
+    np.savez(pieces / "a.npz", gradient=np.zeros((1, 1)))
+    np.savez(pieces / "b.npz", ids=np.zeros(1))
+    with pytest.raises(DataError, match=r"must hold the arrays of a.npz"):
+        read_foreign_transcript(pieces)
