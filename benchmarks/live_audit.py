@@ -23,17 +23,31 @@ from cutlayer.transcript import Release
 BLOCKS = 12
 
 
+def slots(numbers: int, fields: int, values: int) -> list[tuple[int, int]]:
+    """Where the one-hot columns of each field stand, behind the numbers."""
+    return [(numbers + i * values, numbers + (i + 1) * values) for i in range(fields)]
+
+
+def mixed_columns(
+    batch: int, numbers: int, fields: int, values: int, generator: torch.Generator
+) -> torch.Tensor:
+    """Standard normal numbers, then fields of one-hot columns."""
+    chosen = torch.randint(values, (batch, fields), generator=generator)
+    one_hot = functional.one_hot(chosen, values).float().flatten(1)
+    return torch.cat([torch.randn(batch, numbers, generator=generator), one_hot], dim=1)
+
+
 class Training:
     """One Wide & Deep training on random data, protected by Marvell."""
 
     def __init__(self, batch: int, cut: int) -> None:
         generator = torch.Generator().manual_seed(0)
         self.batch, self.step = batch, 0
-        self.features = torch.randn(batch, 200, generator=generator)
-        self.own = torch.randn(batch, 40, generator=generator)
+        self.features = mixed_columns(batch, 20, 8, 40, generator)
+        self.own = mixed_columns(batch, 10, 2, 20, generator)
         self.labels = (torch.rand(batch, generator=generator) < 0.1).long()
-        self.bottom = WideDeepBottom(200, range(100, 200), cut, (128, 64), generator)
-        self.top = WideDeepTop(cut, 40, range(20, 40), (64,), generator)
+        self.bottom = WideDeepBottom(340, slots(20, 8, 40), cut, (64,), generator)
+        self.top = WideDeepTop(cut, 50, slots(10, 2, 20), (64,), generator)
         parameters = [*self.bottom.parameters(), *self.top.parameters()]
         self.optimizer = torch.optim.Adam(parameters)
         self.protection = Marvell(s=4.0)

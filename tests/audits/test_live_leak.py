@@ -79,3 +79,23 @@ def test_settings_that_would_measure_nothing_are_refused(settings):
 def test_labels_that_do_not_fit_are_refused_even_when_no_attack_is_due():
     with pytest.raises(ValueError, match=r"labels must have shape \(4,\)"):
         observe(live_leak(every=7), 1, [1, 1, 0, 0], labels=LABELS[:3])
+
+
+def test_listeners_are_told_the_worst_attack_and_the_median():
+    told = []
+    live = live_leak(every=2, listeners=(told.append,))
+    observe(live, 0, [0, 0, 0, 0], second=[1, 1, 0, 0])
+    observe(live, 1, [1, 1, 0, 0])  # not due
+    observe(live, 2, [1, 0, 0, 0])  # 3/4
+    assert [(r.step, r.attack, r.leak_auc, r.median, r.batches) for r in told] == [
+        (0, "second", 1.0, 1.0, 1),
+        (2, "first", 0.75, 0.875, 2),
+    ]
+
+
+def test_a_listener_may_end_the_training():
+    def stop(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        observe(live_leak(every=1, listeners=(stop,)), 0, [1, 1, 0, 0])

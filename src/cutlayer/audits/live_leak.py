@@ -14,7 +14,7 @@ from cutlayer.audits.hints import Hint, pick_hint
 from cutlayer.leakage.leak_auc import leak_auc, symmetrised
 from cutlayer.transcript.release import Release
 
-LIVE_EVERY = 25
+LIVE_EVERY = 50
 """By default every so many-th batch is attacked; see ``benchmarks/live_audit.py``."""
 
 LIVE_ATTACKS = ("norm", "cosine", "tail_energy", "first_component")

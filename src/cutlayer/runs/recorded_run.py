@@ -19,9 +19,8 @@ from cutlayer.audits.recorded_training import audit_training, read_recorded_trai
 from cutlayer.audits.recorder import TRANSCRIPT
 from cutlayer.audits.scope import AuditScope
 from cutlayer.errors import DataError
-from cutlayer.leakage.guarantee import nothing_proven
 from cutlayer.protections import PROTECTIONS, parse_protection
-from cutlayer.runs.recording import MESSAGES, STOPPED_ON_LABELS, RecordingContext, read_context
+from cutlayer.runs.recording import MESSAGES, RecordingContext, read_context, without_guarantee
 from cutlayer.transcript import Transcript
 
 _FINDINGS = "findings.json"
@@ -67,7 +66,7 @@ def findings_of_recorded_run(
     part = transcript.sampled / len(transcript.ids)
     rows, releases = audit.leak.rows, audit.leak.releases
     sampled = "" if part == 1 else f" The recording holds the histories of {part:.1%} of the ids."
-    return Findings(
+    findings = Findings(
         created=datetime.now().astimezone().isoformat(timespec="seconds"),
         cutlayer_version=version("cutlayer"),
         data=context.run,
@@ -100,6 +99,7 @@ def findings_of_recorded_run(
         baselines=knowledge_baselines(audited, audit),
         description=kept.description if kept else None,
     )
+    return without_guarantee(findings) if context.may_stop else findings
 
 
 def _audited(
@@ -109,11 +109,7 @@ def _audited(
     applied = parse_protection(context.protection, PROTECTIONS, planned_releases=context.epochs)
 
     def promised(releases: int) -> Bound:
-        guarantee = (
-            nothing_proven(releases, STOPPED_ON_LABELS)
-            if context.may_stop
-            else applied.guarantee(releases)
-        )
+        guarantee = applied.guarantee(releases)
         return Bound(
             kind=guarantee.kind, leak_auc=guarantee.leak_auc, grounds=guarantee.grounds
         )

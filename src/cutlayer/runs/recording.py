@@ -1,14 +1,13 @@
 """The recording of a party's run: what the label party keeps for a later audit of its messages."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cutlayer.audits import ReleaseRecorder
+from cutlayer.audits.findings import Bound, Findings
 from cutlayer.errors import DataError
-from cutlayer.leakage.guarantee import Guarantee, nothing_proven
 from cutlayer.parties import Agreement, Canaries
 from cutlayer.runs.configuration import LabelConfiguration
 
@@ -81,15 +80,14 @@ def open_recorder(
     )
 
 
-def promised_by(configuration: LabelConfiguration) -> Callable[[int], Guarantee]:
-    """The guarantee for a number of releases, as the run is configured.
+def without_guarantee(findings: Findings) -> Findings:
+    """The findings of a run that may stop on its live audit: they promise nothing.
 
-    A run that may stop on its live audit promises nothing, whether it stops or not: that it did
-    *not* stop tells about the labels as well.
+    Whether it stopped or not: that it did *not* stop tells about the labels as well.
     """
-    if configuration.stop_above is not None:
-        return lambda releases: nothing_proven(releases, STOPPED_ON_LABELS)
-    return configuration.applied.guarantee
+    nothing = Bound(kind="none", leak_auc=None, grounds=STOPPED_ON_LABELS)
+    rows = [row.model_copy(update={"guarantee": nothing}) for row in findings.rows]
+    return findings.model_copy(update={"rows": rows})
 
 
 def is_recorded_run(folder: Path) -> bool:
