@@ -5,9 +5,11 @@ A protection never touches torch's global generator. In a real run it draws from
 :class:`SeededNoise`, which marks every report that rests on it.
 """
 
+import hmac
 import math
 import os
 from abc import ABC, abstractmethod
+from hashlib import sha256
 from typing import TypeAlias
 
 import numpy as np
@@ -35,6 +37,15 @@ class NoiseSource(ABC):
     def normal(self, *shape: int, device: torch.device | str = "cpu") -> Tensor:
         """Independent draws from N(0, 1), float64, of this shape."""
 
+    def for_release(self, step: int, *values: Tensor) -> "NoiseSource":  # noqa: ARG002
+        """The source for the noise of one message.
+
+        Args:
+            step: of the message.
+            values: everything that the noise will be added to, or that scales it: labels too.
+        """
+        return self
+
     def normal_like(self, tensor: Tensor) -> Tensor:
         """Independent draws from N(0, 1), float64, in the shape and on the device of ``tensor``."""
         return self.normal(*tensor.shape, device=tensor.device)
@@ -45,29 +56,70 @@ class NoiseSource(ABC):
 
 
 class SecretNoise(NoiseSource):
-    r"""Gaussian noise from an AES-256-CTR key stream with a key of the operating system.
+    r"""Gaussian noise from an AES-256-CTR key stream with a key that nobody can guess.
 
     torch's own CPU generator keeps only 32 bits of its seed, so its noise can be found by trial.
-    Here the key has 256 bits, is drawn from the operating system, is held in memory only and
-    never shown. Box-Muller in float64 turns the key stream into normals with a fixed amount of
-    work for each value; the radius has 53 random bits, so the tail reaches
-    :math:`\sqrt{2 \cdot 53 \ln 2} = 8.57` standard deviations.
+    Here the key has 256 bits, is drawn from the operating system and never shown. Box-Muller in
+    float64 turns the key stream into normals with a fixed amount of work for each value; the
+    radius has 53 random bits, so the tail reaches :math:`\sqrt{2 \cdot 53 \ln 2} = 8.57` standard
+    deviations.
 
-    A process that was forked off draws a key of its own. One source serves one thread.
+    Each release has a key stream of its own, with the key
+
+    .. math:: \mathrm{HMAC}_{k}\left(\text{step},\ \mathrm{SHA256}(\text{values})\right):
+
+    the same message after a crash gets the same noise, so that a second copy tells nothing new,
+    and two different messages never share any. Outside of releases, noise comes from a key that
+    lives in memory only; a process that was forked off draws one of its own.
+
+    One source serves one thread.
+
+    Args:
+        key: k, 32 bytes that are kept beside the run so that it can be gone on with; ``None``
+            draws one that dies with this object.
+
+    Raises:
+        ValueError: the key has another length.
     """
 
     reproducible = False
 
-    def __init__(self) -> None:
-        self._draw_key()
+    def __init__(self, key: bytes | None = None) -> None:
+        if key is not None and len(key) != _KEY_BYTES:
+            raise ValueError(f"key must have {_KEY_BYTES} bytes, got {len(key)}.")
+        self._release_key = key or os.urandom(_KEY_BYTES)
         # Memory of one block, used again: fresh memory costs more than the arithmetic, and a
         # block of this size stays in the processor's cache.
         self._block = _Block(_BLOCK_PAIRS)
+        self._stream, self._process = _KeyStream(os.urandom(_KEY_BYTES), self._block), os.getpid()
 
     @override
     def normal(self, *shape: int, device: torch.device | str = "cpu") -> Tensor:
-        if os.getpid() != self._process:
-            self._draw_key()  # a fork holds the parent's key and would repeat its noise
+        if os.getpid() != self._process:  # a fork holds the parent's key and would repeat its noise
+            self._stream = _KeyStream(os.urandom(_KEY_BYTES), self._block)
+            self._process = os.getpid()
+        return self._stream.normal(*shape, device=device)
+
+    @override
+    def for_release(self, step: int, *values: Tensor) -> NoiseSource:
+        label = b"release" + step.to_bytes(8, "little") + tensor_digest(*values)
+        return _KeyStream(hmac.digest(self._release_key, label, "sha256"), self._block)
+
+    def __repr__(self) -> str:
+        return "SecretNoise()"
+
+
+class _KeyStream(NoiseSource):
+    """Normals from the key stream of one key, from its beginning on."""
+
+    reproducible = False
+
+    def __init__(self, key: bytes, block: "_Block") -> None:
+        self._block = block
+        self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+
+    @override
+    def normal(self, *shape: int, device: torch.device | str = "cpu") -> Tensor:
         count = math.prod(shape)
         normals = torch.empty(count + count % 2, dtype=torch.float64)
         for part in normals.split(2 * _BLOCK_PAIRS):
@@ -76,12 +128,6 @@ class SecretNoise(NoiseSource):
                 self._stream.update_into(_ZEROS[: len(chunk)], chunk)
             block.normals_into(part)
         return normals[:count].reshape(shape).to(device)
-
-    def _draw_key(self) -> None:
-        """Start a key stream that has nothing to do with any earlier one."""
-        cipher = Cipher(algorithms.AES(os.urandom(_KEY_BYTES)), modes.CTR(bytes(16)))
-        self._stream = cipher.encryptor()
-        self._process = os.getpid()
 
     def __repr__(self) -> str:
         return "SecretNoise()"
@@ -102,6 +148,17 @@ class SeededNoise(NoiseSource):
 
     def __repr__(self) -> str:
         return f"SeededNoise({self._seed})"
+
+
+def tensor_digest(*values: Tensor) -> bytes:
+    """SHA-256 over type, shape and bytes of tensors, 32 bytes: equal for equal values only."""
+    mark = sha256()
+    for value in values:
+        plain = value.detach().cpu().contiguous()
+        mark.update(f"{plain.dtype} {tuple(plain.shape)};".encode())
+        if plain.numel():
+            mark.update(plain.reshape(-1).view(torch.uint8).numpy().data)
+    return mark.digest()
 
 
 def box_muller(radius_words: Words, angle_words: Words) -> Tensor:

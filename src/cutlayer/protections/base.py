@@ -1,6 +1,7 @@
 """What a protection is: a setting, one declared stage, and an honest guarantee."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from enum import Enum
 from typing import ClassVar
 
@@ -49,6 +50,17 @@ class Protection(ABC):
     def planned_releases(self) -> int | None:
         """How often a record may be sent for the goal to hold; ``None`` where it is not planned."""
         return None
+
+    def state(self) -> dict[str, Tensor]:
+        """What batches have left behind, as named tensors, for a checkpoint; empty for most."""
+        return {}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Take up again what :meth:`state` gave; most protections have nothing to take up.
+
+        Raises:
+            KeyError: the state is not of this protection.
+        """
 
 
 class GradientProtection(Protection):

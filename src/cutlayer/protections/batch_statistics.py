@@ -1,5 +1,6 @@
 """Class statistics of gradients: of one batch, or averaged so that every batch has some."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from torch import Tensor
@@ -173,12 +174,33 @@ class AveragedStatistics:
         share = averages[0].weight / (averages[0].weight + averages[1].weight)
         return BatchStatistics.unbiased((positives, negatives), positive_share=share)
 
+    def state(self) -> dict[str, Tensor]:
+        """The averages as named tensors; empty before the first batch."""
+        if self._averages is None:
+            return {}
+        positives, negatives = self._averages
+        return {"positives": positives.packed(), "negatives": negatives.packed()}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Take up again what :meth:`state` gave.
+
+        Raises:
+            KeyError: one of the classes is missing.
+        """
+        self._averages = None
+        if state:
+            self._averages = (
+                ClassMoments.unpacked(state["positives"]),
+                ClassMoments.unpacked(state["negatives"]),
+            )
+
     def _add(self, batch: Moments) -> Moments:
         """Let the past fade by one step and merge the batch into it."""
         if self._averages is None:
             self._averages = batch
         else:
-            old_pos, old_neg = self._averages
+            device = batch[0].mean.device
+            old_pos, old_neg = (moments.on(device) for moments in self._averages)
             self._averages = (
                 _faded(old_pos).merged(batch[0]),
                 _faded(old_neg).merged(batch[1]),

@@ -74,6 +74,21 @@ class ClassMoments:
             scatter=self.scatter * factor,
         )
 
+    def on(self, device: torch.device) -> "ClassMoments":
+        """The same moments with their tensor on another device."""
+        return replace(self, mean=self.mean.to(device))
+
+    def packed(self) -> Tensor:
+        """All of it as one vector, float64, ``(width + 3,)``."""
+        numbers = [self.weight, self.weight_squared, self.scatter]
+        return torch.cat([self.mean.new_tensor(numbers), self.mean])
+
+    @classmethod
+    def unpacked(cls, vector: Tensor) -> "ClassMoments":
+        """What :meth:`packed` gave."""
+        weight, weight_squared, scatter = vector[:3].tolist()
+        return cls(weight, weight_squared, vector[3:], scatter)
+
 
 Moments: TypeAlias = tuple[ClassMoments, ClassMoments]
 """Of the positives, and of the negatives."""
@@ -136,24 +151,12 @@ def gathered(moments: Moments, group: distributed.ProcessGroup | None = None) ->
     Raises:
         RuntimeError: torch.distributed was not initialised.
     """
-    packed = torch.cat([_packed(one) for one in moments])
+    packed = torch.cat([one.packed() for one in moments])
     ranks = [torch.empty_like(packed) for _ in range(distributed.get_world_size(group))]
     distributed.all_gather(ranks, packed, group=group)
     total: Moments | None = None
     for values in ranks:  # in the order of ranks, so that rounding is the same everywhere
         half = len(values) // 2
-        pair = (_unpacked(values[:half]), _unpacked(values[half:]))
+        pair = (ClassMoments.unpacked(values[:half]), ClassMoments.unpacked(values[half:]))
         total = pair if total is None else (total[0].merged(pair[0]), total[1].merged(pair[1]))
     return moments if total is None else total
-
-
-def _packed(moments: ClassMoments) -> Tensor:
-    """Moments as one vector."""
-    numbers = [moments.weight, moments.weight_squared, moments.scatter]
-    return torch.cat([moments.mean.new_tensor(numbers), moments.mean])
-
-
-def _unpacked(values: Tensor) -> ClassMoments:
-    """The inverse of ``_packed``."""
-    weight, weight_squared, scatter = values[:3].tolist()
-    return ClassMoments(weight, weight_squared, values[3:], scatter)

@@ -1,7 +1,7 @@
 """The Marvell protection: noise shaped so that the two classes of gradients look alike."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar, Literal
@@ -28,6 +28,7 @@ from cutlayer.rng import NoiseSource
 
 _WEAKEST = 0.01
 """Least power under a goal, in squared gaps: a zero row is masked however easily it is met."""
+_LARGEST = "largest_sum_kl"
 _GOALS = ("max_leak_auc", "max_sum_kl", "min_error")
 
 
@@ -171,6 +172,20 @@ class Marvell(GradientProtection):
             require_finite(perturbed, "the gradient after marvell noise")
         self._remember(statistics, variances)
         return perturbed
+
+    @override
+    def state(self) -> dict[str, Tensor]:
+        kept = self._memory.averages.state()
+        if self._memory.largest_sum_kl is not None:
+            kept[_LARGEST] = torch.tensor([self._memory.largest_sum_kl], dtype=torch.float64)
+        return kept
+
+    @override
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        kept = dict(state)
+        largest = kept.pop(_LARGEST, None)
+        self._memory.largest_sum_kl = None if largest is None else float(largest)
+        self._memory.averages.restore(kept)
 
     @override
     def guarantee(self, releases: int) -> Guarantee:
