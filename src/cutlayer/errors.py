@@ -6,6 +6,7 @@
     ├── ConfigurationError   an option or a setting is wrong: change it and start again
     │   └── UnknownNameError a name that no table holds; the message lists the known ones
     ├── DataError            a table or a column is wrong: mend the file
+    ├── StorageError         the disk is full or broken: give it room and start again
     ├── ProtectionError      a protection cannot be applied, so nothing was sent
     ├── LeakStopError        the live audit ended the training, as its operator had asked
     ├── ProtocolError        the peer sent something that the protocol does not allow
@@ -33,6 +34,10 @@ class UnknownNameError(ConfigurationError):
 
 class DataError(CutlayerError):
     """A table, a column or a record breaks a rule; the message names party, column and fix."""
+
+
+class StorageError(CutlayerError):
+    """A file cannot be written or read; what depends on it was not done."""
 
 
 class ProtectionError(CutlayerError):

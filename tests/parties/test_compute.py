@@ -5,7 +5,7 @@ from cutlayer.data import PartyTable
 from cutlayer.data.tensor_records import TensorRecords
 from cutlayer.errors import ConfigurationError, DataError, PeerEndedError
 from cutlayer.models import ConvTop, conv_blocks
-from cutlayer.parties import CheckpointStore, Compute, LabelParty, Ledger
+from cutlayer.parties import CheckpointStore, Compute, LabelParty, Persistence
 from cutlayer.parties.compute import Accumulator
 from cutlayer.protections import Marvell, NoNoise, Residual
 from cutlayer.rng import SecretNoise, SeededNoise
@@ -143,26 +143,15 @@ def label_party(table, **options):
 
 
 def test_what_may_not_be_combined(pair, tmp_path):
-    store, ledger = CheckpointStore(tmp_path / "c"), Ledger(tmp_path / "ledger.json", "x")
-    with pytest.raises(ConfigurationError, match="ledger"):
-        label_party(pair[0], checkpoints=store)
+    with pytest.raises(ConfigurationError, match="journal"):
+        label_party(pair[0], persistence=Persistence.in_folder(tmp_path))
     with pytest.raises(ConfigurationError, match="canaries"):
-        label_party(pair[0], checkpoints=store, ledger=ledger, canaries=5)
+        label_party(pair[0], persistence=Persistence.in_folder(tmp_path, "x"), canaries=5)
+    planned = Residual(max_leak_auc=0.7, releases=1)
+    with pytest.raises(ConfigurationError, match="planned for 1 releases"):
+        label_party(pair[0], protection=planned)
     with pytest.raises(ConfigurationError, match="simulations only"):
         label_party(pair[0], protection=Marvell(s=4.0, statistics="batch"), noise=SecretNoise())
-
-
-def test_a_damaged_ledger_stops_the_run(tmp_path):
-    ledger = Ledger(tmp_path / "ledger.json", "x")
-    assert ledger.epochs_begun == 0
-    ledger.begin_epoch()
-    ledger.begin_epoch()
-    assert Ledger(tmp_path / "ledger.json", "x").epochs_begun == 2
-    with pytest.raises(ConfigurationError, match="2 releases of each record under x"):
-        _ = Ledger(tmp_path / "ledger.json", "y").epochs_begun
-    (tmp_path / "ledger.json").write_text("{")
-    with pytest.raises(DataError, match="unknown"):
-        _ = ledger.epochs_begun
 
 
 def test_checkpoints_keep_three_and_are_named_when_damaged(tmp_path):
@@ -171,9 +160,9 @@ def test_checkpoints_keep_three_and_are_named_when_damaged(tmp_path):
     half(torch.ones(1, 2)).sum().backward()
     optimizer.step()
     store = CheckpointStore(tmp_path)
-    for epoch in (1, 2, 3, 4):
-        store.save(epoch, {"half": half}, {"half": optimizer})
-    assert store.epochs == (2, 3, 4)
+    for step in (1, 2, 3, 4):
+        store.save(step, {"half": half}, {"half": optimizer})
+    assert store.steps == (2, 3, 4)
     other = torch.nn.Linear(2, 1)
     fresh = torch.optim.Adam(other.parameters(), lr=0.1)
     store.load(4, {"half": other}, {"half": fresh})
@@ -184,9 +173,9 @@ def test_checkpoints_keep_three_and_are_named_when_damaged(tmp_path):
     assert torch.equal(weights(half), weights(other))  # the optimizer's memory came along
     with pytest.raises(DataError, match=r"half\.safetensors"):
         store.load(4, {"half": torch.nn.Linear(3, 1)}, {})
-    path = tmp_path / "epoch-000004" / "half.safetensors"
+    path = tmp_path / "step-0000000004" / "half.safetensors"
     path.write_bytes(path.read_bytes()[:-4])
-    with pytest.raises(DataError, match=r"epoch-000004.half\.safetensors"):
+    with pytest.raises(DataError, match=r"step-0000000004.half\.safetensors"):
         store.load(4, {"half": other}, {})
 
 

@@ -115,6 +115,9 @@ def test_no_common_record_is_an_error_at_both_parties(pair):
         ("validation_share", 0.2),
         ("test_share", 0.3),
         ("alignment", "given"),
+        ("checkpoint_every", 7),
+        ("staleness", 2),
+        ("wire", "bfloat16"),
     ],
 )
 def test_different_terms_end_the_run_and_name_field_and_values(pair, field, value):
@@ -142,6 +145,10 @@ def test_terms_cover_every_field_that_both_parties_use():
         "test_share",
         "grouped",
         "alignment",
+        "order",
+        "checkpoint_every",
+        "staleness",
+        "wire",
     }
     with pytest.raises(ValueError, match="test_fold"):
         terms(test_fold=5)
@@ -162,9 +169,9 @@ def test_every_protection_trains_and_counts_every_row(pair, protection):
         *pair, protection=protection, observers=lambda agreement, canaries: [seen]
     )
     train = len(top_half.agreement.train)
-    assert top_half.rows == 2 * train
+    assert top_half.sent.rows == 2 * train
     assert sum(len(r.records) for r in seen.steps) == 2 * train
-    assert top_half.releases == len(seen.steps)
+    assert top_half.sent.releases == len(seen.steps)
     assert torch.isfinite(weights(bottom_half.bottom)).all()
     changed = [not torch.equal(r.gradient, c) for r, c in zip(seen.steps, seen.clean, strict=True)]
     assert all(changed) == (protection.name != "no_noise")
@@ -219,7 +226,7 @@ def test_more_canaries_than_training_records_is_an_error(pair):
 
 def test_frozen_mode_sends_nothing_back(pair):
     top_half, bottom_half = run_pair(*pair, label_terms=terms(mode="one round"))
-    assert (top_half.releases, top_half.rows) == (0, 0)
+    assert (top_half.sent.releases, top_half.sent.rows) == (0, 0)
     assert not any(p.requires_grad for p in bottom_half.bottom.parameters())
 
 
@@ -264,7 +271,7 @@ def test_label_party_alone_ignores_the_peer(pair):
     alone = LabelParty(
         pair[0], terms(), NoNoise(), make_top, adam, noise=SeededNoise(0)
     ).run_alone()
-    assert (alone.releases, alone.rows) == (0, 0)
+    assert (alone.sent.releases, alone.sent.rows) == (0, 0)
     assert len(alone.held_out_logit) == len(alone.agreement.held_out)
 
 

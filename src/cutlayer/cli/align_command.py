@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from cutlayer.cli.party_commands import Configuration, meet_peer, overrides_of, print_left_out
+from cutlayer.cli.party_commands import Configuration, met_peer, overrides_of, print_left_out
 from cutlayer.protocol import Role
 from cutlayer.runs.aligned_records import align, require_private
 from cutlayer.runs.configuration import (
@@ -32,8 +32,7 @@ def align_records(context: typer.Context, config: Configuration) -> None:
     require_private(configuration)
     console = Console()
     ids = read_ids(configuration)
-    with AlignmentProgress(console) as progress:
-        transport = meet_peer(configuration, console)
+    with AlignmentProgress(console) as progress, met_peer(configuration, console) as transport:
         aligned = align(configuration, ids, transport, progress.on_progress)
     console.print(
         f"{len(aligned.ids):,} records are shared: {configuration.aligned_ids_file}\n"

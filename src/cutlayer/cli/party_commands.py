@@ -1,5 +1,6 @@
 """The commands of a party that trains with its own file: train, predict."""
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -36,7 +37,7 @@ from cutlayer.runs.party_runs import (
     run_non_label_party,
 )
 from cutlayer.runs.recording import without_guarantee
-from cutlayer.runs.session_opening import open_transport, read_records
+from cutlayer.runs.session_opening import endpoint_of, read_records
 from cutlayer.transcript.release import Release
 
 FINDINGS_FILE, PAGE_FILE = "findings.json", "report.html"
@@ -54,18 +55,16 @@ def label_party(context: typer.Context, config: Configuration) -> None:
     console = Console()
     reading = _read(configuration, console)
     with _stopping(configuration), _live_progress(configuration, console) as progress:
-        transport = meet_peer(configuration, console)
         run = run_label_party(
-            configuration, reading, transport, observers=(progress,), progress=(progress,)
+            configuration,
+            reading,
+            on_listening=_announce(configuration, console),
+            observers=(progress,),
+            progress=(progress,),
+            tell=_tell(console),
         )
     folder, half = configuration.run_folder, run.half
-    if half.epochs.end < configuration.epochs:
-        console.print(
-            f"Trained to epoch {half.epochs.end} of {configuration.epochs}: the planned releases "
-            "are used up, counting epochs that an interruption cut short.",
-            soft_wrap=True,
-        )
-    if half.epochs.begin == half.epochs.end and (folder / FINDINGS_FILE).exists():
+    if not half.sent.releases and (folder / FINDINGS_FILE).exists():
         console.print("Nothing was left to train. The findings and page of the run stay.")
     else:
         may_stop = configuration.stop_above is not None
@@ -89,7 +88,10 @@ def non_label_party(context: typer.Context, config: Configuration) -> None:
     reading = _read(configuration, console)
     with _stopping(configuration), TrainingProgress(console) as progress:
         half = run_non_label_party(
-            configuration, reading, meet_peer(configuration, console), progress=(progress,)
+            configuration,
+            reading,
+            progress=(progress,),
+            tell=_tell(console),
         )
     print_left_out(half.agreement.only_here, half.agreement.only_there, configuration, console)
     console.print(f"Bottom half: {configuration.run_folder}", soft_wrap=True)
@@ -111,15 +113,16 @@ def predict(
     if role_of(config) is Role.NON_LABEL:
         asked = read_configuration(NonLabelConfiguration, config, overrides)
         reading = _read(asked, console)
-        shared = predict_as_non_label_party(asked, reading, meet_peer(asked, console))
+        with met_peer(asked, console) as transport:
+            shared = predict_as_non_label_party(asked, reading, transport)
         console.print(f"{len(shared.ids):,} records were predicted by the label party.")
         print_left_out(shared.only_here, shared.only_there, asked, console)
         return
     asking = read_configuration(LabelConfiguration, config, overrides)
     reading = _read(asking, console, labelled=False)
     target = out or asking.run_folder / NEW_PREDICTIONS_FILE
-    transport = meet_peer(asking, console)
-    shared = predict_as_label_party(asking, reading, transport, target)
+    with met_peer(asking, console) as transport:
+        shared = predict_as_label_party(asking, reading, transport, target)
     console.print(f"{len(shared.ids):,} records were predicted: {target}", soft_wrap=True)
     print_left_out(shared.only_here, shared.only_there, asking, console)
 
@@ -222,23 +225,37 @@ def _read(
 
 @contextmanager
 def _stopping(configuration: PartyConfiguration) -> Iterator[None]:
-    """Turn Ctrl-C into a word about what was kept, and an exit status."""
+    """Turn Ctrl-C and SIGTERM into a word about what was kept, and an exit status."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     except KeyboardInterrupt:
         Console(stderr=True).print(
-            f"Stopped. Finished epochs are kept in {configuration.run_folder}; the same command at "
-            "both parties goes on from the newest one that both have.",
+            f"Stopped. The run is kept in {configuration.run_folder}; the same command at both "
+            "parties goes on from the newest state that both have, and nothing is sent twice.",
             soft_wrap=True,
         )
         raise typer.Exit(_INTERRUPTED) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
-def meet_peer(configuration: PartyConfiguration, console: Console) -> Transport:
-    """Meet the peer, and record what was negotiated."""
-    transport = open_transport(configuration, _announce(configuration, console))
-    console.print(f"Connected by {transport.describe()}.", soft_wrap=True)
-    return transport
+@contextmanager
+def met_peer(configuration: PartyConfiguration, console: Console) -> Iterator[Transport]:
+    """Meet the peer for one session, and say what was negotiated."""
+    with endpoint_of(configuration, _announce(configuration, console)) as endpoint:
+        transport = endpoint.meet(deadline=configuration.wait)
+        console.print(f"Connected by {transport.describe()}.", soft_wrap=True)
+        yield transport
+
+
+def _tell(console: Console) -> Callable[[str], None]:
+    """Shows notices of a run."""
+
+    def tell(notice: str) -> None:
+        console.print(notice, style="yellow", markup=False, soft_wrap=True)
+
+    return tell
 
 
 def _announce(configuration: PartyConfiguration, console: Console) -> Callable[[int], None]:

@@ -7,9 +7,11 @@ from cutlayer.parties.compute import Compute
 from cutlayer.parties.evaluation import Evaluation
 from cutlayer.parties.inputs import Inputs, InputShape
 from cutlayer.parties.label_party import LabelParty
-from cutlayer.parties.ledger import Ledger
 from cutlayer.parties.non_label_party import BottomHalf, NonLabelParty
 from cutlayer.parties.observers import HalfObserver, ProgressObserver, ReleaseObserver
+from cutlayer.parties.persistence import Persistence
+from cutlayer.parties.release_journal import ReleaseJournal
+from cutlayer.parties.run_key import RunKey
 from cutlayer.parties.terms import Terms
 from cutlayer.parties.top_half import TopHalf
 
@@ -24,10 +26,12 @@ __all__ = [
     "InputShape",
     "Inputs",
     "LabelParty",
-    "Ledger",
     "NonLabelParty",
+    "Persistence",
     "ProgressObserver",
+    "ReleaseJournal",
     "ReleaseObserver",
+    "RunKey",
     "Terms",
     "TopHalf",
 ]

@@ -23,6 +23,8 @@ class Agreement:
     """Record numbers of the validation records; may be empty."""
     test: Tensor
     """Record numbers of the test records."""
+    order_seed: int
+    """What the order of the batches is drawn from."""
     only_here: int = 0
     """Records of this party that the peer lacks; left out."""
     only_there: int = 0
@@ -65,7 +67,8 @@ def agree_on(
     numbered = tuple(sorted(ids))
     if terms.mode == "prediction":
         nothing, everything = torch.zeros(0, dtype=torch.int64), torch.arange(len(numbered))
-        return Agreement(numbered, nothing, nothing, everything, only_here, only_there)
+        seed = terms.seed
+        return Agreement(numbered, nothing, nothing, everything, seed, only_here, only_there)
     keys = numbered if groups is None else tuple(groups[name] for name in numbered)
     if terms.folds:
         split = Split.by_fold(keys, seed=terms.seed, folds=terms.folds, test_fold=terms.test_fold)
@@ -73,4 +76,5 @@ def agree_on(
         split = Split.by_shares(
             keys, seed=terms.seed, validation=terms.validation_share, test=terms.test_share
         )
-    return Agreement(numbered, split.train, split.validation, split.test, only_here, only_there)
+    parts = split.train, split.validation, split.test
+    return Agreement(numbered, *parts, terms.seed, only_here, only_there)

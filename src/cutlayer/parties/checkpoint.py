@@ -1,6 +1,7 @@
 """Checkpoints: what a party keeps of its half, as safetensors and JSON. No pickle."""
 
-import os
+import hashlib
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,8 +12,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from cutlayer.data import Encoder
+from cutlayer.durable import storage, sync, whole_file
 from cutlayer.errors import DataError
 
+_PROTECTION_FILE, _MANIFEST = "protection.safetensors", "checkpoint.json"
 _ENCODER_FILE = "encoder.json"
 _KEPT = 3
 
@@ -22,13 +25,11 @@ def save_half(folder: Path, halves: Mapping[str, nn.Module], encoder: Encoder | 
 
     Each file is written whole or not at all.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     for name, half in halves.items():
         _write(folder / f"{name}.safetensors", half.state_dict())
     if encoder is not None:
-        partial = folder / f"{_ENCODER_FILE}.partial"
-        partial.write_text(encoder.to_json(), encoding="utf-8")
-        partial.replace(folder / _ENCODER_FILE)
+        with whole_file(folder / _ENCODER_FILE) as partial:
+            partial.write_text(encoder.to_json(), encoding="utf-8")
 
 
 def load_weights(folder: Path, halves: Mapping[str, nn.Module]) -> None:
@@ -62,69 +63,111 @@ def load_encoder(folder: Path) -> Encoder:
 
 
 class CheckpointStore:
-    """Complete states of a party at the ends of epochs, the newest three of them.
+    """Complete states of a party after so many steps, the newest three of them.
 
     ::
 
-        folder/epoch-000004/NAME.safetensors             weights
-                            NAME.optimizer.safetensors   what the optimizer remembers
+        folder/step-0000000400/NAME.safetensors             weights
+                               NAME.optimizer.safetensors   what the optimizer remembers
+                               protection.safetensors       what a protection remembers
+                               checkpoint.json              SHA-256 of each of these files
 
-    A checkpoint appears under its name only when all of it is on disk.
+    A checkpoint appears under its name only when all of it is on disk, and one whose files do not
+    have their hashes is as good as none.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._sound: dict[int, bool] = {}
 
     @property
-    def epochs(self) -> tuple[int, ...]:
-        """Epochs that were finished and kept, rising."""
-        names = (path.name.removeprefix("epoch-") for path in self._folder.glob("epoch-*"))
-        return tuple(sorted(int(name) for name in names if name.isdecimal()))
+    def steps(self) -> tuple[int, ...]:
+        """Steps after which a sound state was kept, rising; 0 is the state before the first."""
+        return tuple(step for step in self._named if self._is_sound(step))
+
+    @property
+    def damaged(self) -> tuple[Path, ...]:
+        """Folders of checkpoints that cannot be used."""
+        return tuple(self._path(step) for step in self._named if not self._is_sound(step))
 
     def save(
         self,
-        epoch: int,
+        step: int,
         halves: Mapping[str, nn.Module],
         optimizers: Mapping[str, torch.optim.Optimizer],
+        protection: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """Keep the state after ``epoch`` finished epochs."""
-        partial = self._folder / f"partial-{epoch:06d}"
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        for name, half in halves.items():
-            _write(partial / f"{name}.safetensors", half.state_dict())
-        for name, optimizer in optimizers.items():
-            _write(partial / f"{name}.optimizer.safetensors", _optimizer_tensors(optimizer))
-        shutil.rmtree(self._path(epoch), ignore_errors=True)
-        partial.rename(self._path(epoch))
-        for old in self.epochs[:-_KEPT]:
+        """Keep the state after ``step`` steps.
+
+        Raises:
+            StorageError: it cannot be written; older checkpoints stay.
+        """
+        partial = self._folder / f"partial-{step:010d}"
+        with storage(partial):
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            for name, half in halves.items():
+                _write(partial / f"{name}.safetensors", half.state_dict())
+            for name, optimizer in optimizers.items():
+                _write(partial / f"{name}.optimizer.safetensors", _optimizer_tensors(optimizer))
+            _write(partial / _PROTECTION_FILE, protection or {})
+            with whole_file(partial / _MANIFEST) as manifest:
+                manifest.write_text(json.dumps(_hashes(partial), sort_keys=True), encoding="utf-8")
+            shutil.rmtree(self._path(step), ignore_errors=True)
+            partial.rename(self._path(step))
+            sync(self._folder)
+        self._sound[step] = True
+        for old in self.steps[:-_KEPT]:
             shutil.rmtree(self._path(old), ignore_errors=True)
 
     def load(
         self,
-        epoch: int,
+        step: int,
         halves: Mapping[str, nn.Module],
         optimizers: Mapping[str, torch.optim.Optimizer],
-    ) -> None:
+    ) -> dict[str, Tensor]:
         """Put a kept state into modules and optimizers of the same shape.
+
+        Returns:
+            What the protection remembered.
 
         Raises:
             DataError: a file is missing, damaged, or belongs to other settings.
         """
-        load_weights(self._path(epoch), halves)
+        load_weights(self._path(step), halves)
         for name, optimizer in optimizers.items():
-            path = self._path(epoch) / f"{name}.optimizer.safetensors"
+            path = self._path(step) / f"{name}.optimizer.safetensors"
             _fill_optimizer(optimizer, _read(path), path)
+        return _read(self._path(step) / _PROTECTION_FILE)
 
-    def forget_after(self, epoch: int) -> None:
-        """Drop checkpoints beyond an epoch that the parties went back to."""
-        for later in self.epochs:
-            if later > epoch:
-                shutil.rmtree(self._path(later))
+    @property
+    def _named(self) -> list[int]:
+        """Steps of all checkpoints that are there, rising."""
+        names = (path.name.removeprefix("step-") for path in self._folder.glob("step-*"))
+        return sorted(int(name) for name in names if name.isdecimal())
 
-    def _path(self, epoch: int) -> Path:
-        """Where an epoch's state is kept."""
-        return self._folder / f"epoch-{epoch:06d}"
+    def _is_sound(self, step: int) -> bool:
+        """Whether the files of a checkpoint have their hashes; looked at once."""
+        if step not in self._sound:
+            try:
+                manifest = (self._path(step) / _MANIFEST).read_text(encoding="utf-8")
+                self._sound[step] = json.loads(manifest) == _hashes(self._path(step))
+            except (OSError, ValueError):
+                self._sound[step] = False
+        return self._sound[step]
+
+    def _path(self, step: int) -> Path:
+        """Where the state after so many steps is kept."""
+        return self._folder / f"step-{step:010d}"
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    """SHA-256 of each tensor file, by name."""
+    hashes = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with path.open("rb") as file:
+            hashes[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return hashes
 
 
 def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -154,15 +197,11 @@ def _fill_optimizer(
 
 
 def _write(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors so that the file is whole once it has its name."""
-    partial = path.with_name(path.name + ".partial")
+    """Write tensors, whole or not at all."""
     # Clones, since safetensors refuses tensors that share memory, such as tied weights.
-    save_file(
-        {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}, partial
-    )
-    with partial.open("rb+") as file:
-        os.fsync(file.fileno())
-    partial.replace(path)
+    plain = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}
+    with whole_file(path) as partial:
+        save_file(plain, partial)
 
 
 def _read(path: Path) -> dict[str, Tensor]:

@@ -43,7 +43,10 @@ class Compute:
 
     def forward_of(self, half: nn.Module) -> Forward:
         """The half as it is called: compiled if asked for, and at the lower precision."""
-        run: Forward = torch.compile(half) if self.compile else half
+        return self.precise(torch.compile(half) if self.compile else half)
+
+    def precise(self, run: Forward) -> Forward:
+        """A forward pass at the lower precision, if there is one."""
 
         def forward(*inputs: Tensor) -> Tensor:
             with self._precision():

@@ -2,71 +2,94 @@
 
 import re
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from importlib.metadata import version
 
 import torch
 
 from cutlayer.data import id_digests, shared_ids
 from cutlayer.data.tensor_records import Records
-from cutlayer.errors import ConfigurationError, ProtocolError, TermsMismatchError
+from cutlayer.errors import ConfigurationError, DataError, ProtocolError, TermsMismatchError
 from cutlayer.parties.agreement import Agreement, agree_on
+from cutlayer.parties.private_alignment import MAX_IDS
 from cutlayer.parties.terms import Terms
 from cutlayer.protocol import ErrorCode, Kind, Role, Session, Shape
 from cutlayer.protocol.messages import JsonScalar
 
-_NONCE_BYTES = 16
+CLOCK_TOLERANCE = 300
+"""Seconds that the parties' clocks may differ without a word."""
+_NONCE_BYTES = 32
 _DIGEST_BYTES = 16
+_ALIGN_AGAIN = (
+    "Run `cutlayer align CONFIG` at both parties, or bring files with exactly the same ids."
+)
+
+Tell = Callable[[str], None]
+"""Takes a notice for the operator."""
+
+
+def say_nothing(_: str) -> None:
+    """Nobody listens."""
 
 
 @dataclass(frozen=True)
-class Greeting:
+class Standing:
+    """Where a party stands when it meets its peer; none of it depends on labels."""
+
+    checkpoints: tuple[int, ...] = ()
+    """Steps after which it kept its state; none, and nothing released, is a fresh start."""
+    released: int = 0
+    """At the label party: steps that it has answered."""
+    order_nonce: bytes | None = None
+    """Its half of the batch order, 32 bytes, the same at every start of the run; ``None`` where
+    the order comes from the seed alone."""
+    max_ids: int = MAX_IDS
+    """The largest number of records that the peer may announce."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What both parties know alike when the training begins or goes on."""
+
+    agreement: Agreement
+    step: int
+    """Steps after which both have a state to go on from; 0 is a fresh start."""
+
+
+@dataclass(frozen=True)
+class _Greeting:
     """What HELLO says beyond the terms, checked."""
 
     records: int
     nonce: str
     checkpoints: frozenset[int]
-    """Epochs from whose end this party can go on; 0, a fresh start, is always among them."""
-    epochs_left: int | None
-    """At the label party: how many epochs the plan of its protection still allows."""
-
-
-@dataclass(frozen=True)
-class EpochRange:
-    """Which epochs are trained in this start of a run."""
-
-    begin: int
-    """The newest epoch whose end both parties can go on from; 0 is a fresh start."""
-    end: int
-    """One past the last; before the terms' number where the planned releases are used up."""
+    released: int
+    order: str
+    """Of the label party the hash of its order nonce, of the other the nonce itself, in hex."""
+    release: str
+    clock: int
 
 
 def shake_hands(
-    session: Session,
-    terms: Terms,
-    records: Records,
-    checkpoints: Sequence[int] = (),
-    epochs_left: int | None = None,
-) -> tuple[Agreement, EpochRange]:
+    session: Session, terms: Terms, records: Records, own: Standing, tell: Tell
+) -> Opening:
     """Compare terms, match records by id, and find out from where to go on.
 
     Args:
         session: new.
         terms: of this party.
         records: of this party.
-        checkpoints: epochs from whose end this party can go on.
-        epochs_left: at the label party: how many more its protection's plan allows. It follows
-            from the plan and from what was begun, never from labels.
-
-    Returns:
-        The agreement, and the epochs to train.
+        own: where this party stands.
+        tell: told what the operator should know and what does not stop the run.
 
     Raises:
         TermsMismatchError: the parties were started with different settings, or their groups
             differ.
         ConfigurationError: the terms speak of groups and the records have none, or the reverse.
-        DataError: no record is shared.
+        DataError: no record is shared, or the parties have no state in common any more.
         ProtocolError: the peer breaks the protocol.
         ConnectionLostError: the peer is gone or silent.
     """
@@ -76,29 +99,52 @@ def shake_hands(
             f"and the records have {'no' if records.groups is None else ''} groups. Name the group "
             "column at both parties or at none."
         )
-    nonce = secrets.token_hex(_NONCE_BYTES)
-    own = Greeting(len(records.ids), nonce, frozenset({0, *checkpoints}), epochs_left)
-    theirs = _exchange_hellos(session, terms, own)
-    ordered = (own, theirs) if session.role is Role.LABEL else (theirs, own)
-    salt = "".join(greeting.nonce for greeting in ordered).encode()
+    if (terms.order == "nonces") != (own.order_nonce is not None):
+        raise ConfigurationError(
+            f"{session.role.value}: the order of the batches is drawn from {terms.order}, which "
+            f"{'needs a' if own.order_nonce is None else 'has no use for the'} nonce of this party."
+        )
+    greeting = _Greeting(
+        records=len(records.ids),
+        nonce=secrets.token_hex(_NONCE_BYTES),
+        checkpoints=frozenset(own.checkpoints or (() if own.released else (0,))),
+        released=own.released,
+        order=_order_word(session.role, own.order_nonce),
+        release=version("cutlayer"),
+        clock=int(time.time()),
+    )
+    theirs = _exchange_hellos(session, terms, greeting)
+    if theirs.records > own.max_ids:
+        session.abort(ErrorCode.TERMS)
+        raise TermsMismatchError(
+            f"{session.role.value}: the {session.role.peer.value} announces {theirs.records:,} "
+            f"records, more than the {own.max_ids:,} that this party allows. Raise "
+            "max_ids if that many are expected."
+        )
+    _compare_machines(session.role, greeting, theirs, tell)
+    ordered = (greeting, theirs) if session.role is Role.LABEL else (theirs, greeting)
+    salt = sha256("".join(one.nonce for one in ordered).encode()).digest()
     agreement = _match(session, terms, records, theirs.records, salt)
-    _compare_split(session, agreement)
-    begin = min(max(own.checkpoints & theirs.checkpoints), terms.epochs)
-    left = own.epochs_left if session.role is Role.LABEL else theirs.epochs_left
-    end = terms.epochs if left is None else min(terms.epochs, begin + left)
-    return agreement, EpochRange(begin, end)
+    revealed = _compare_split(session, terms, agreement, own.order_nonce)
+    if own.order_nonce is not None:
+        halves = _order_halves(session, own.order_nonce, theirs.order, revealed)
+        seed = int.from_bytes(sha256(b"cutlayer order" + b"".join(halves)).digest(), "little")
+        agreement = replace(agreement, order_seed=seed)
+    return Opening(agreement, _step_to_go_on_from(session, greeting, theirs))
 
 
-def _exchange_hellos(session: Session, terms: Terms, own: Greeting) -> Greeting:
+def _exchange_hellos(session: Session, terms: Terms, own: _Greeting) -> _Greeting:
     """Send and compare HELLO; returns what the peer said."""
     fields: dict[str, JsonScalar] = {
         **terms.as_fields(),
         "role": session.role.value,
         "records": own.records,
         "nonce": own.nonce,
-        "checkpoints": " ".join(str(epoch) for epoch in sorted(own.checkpoints)),
-        "epochs_left": own.epochs_left,
-        "cutlayer": version("cutlayer"),
+        "checkpoints": " ".join(str(step) for step in sorted(own.checkpoints)),
+        "released": own.released,
+        "order_word": own.order,
+        "cutlayer": own.release,
+        "clock": own.clock,
     }
     if session.role is Role.LABEL:
         session.send_fields(Kind.HELLO, fields)
@@ -112,34 +158,133 @@ def _exchange_hellos(session: Session, terms: Terms, own: Greeting) -> Greeting:
     except TermsMismatchError:
         session.abort(ErrorCode.TERMS)
         raise
-    greeting = _greeting_of(theirs, session.role.peer)
+    greeting = _greeting_of(theirs, session.role.peer, terms)
     if greeting is None:
         session.abort(ErrorCode.PROTOCOL)
-        raise ProtocolError(f"{session.role.value}: the HELLO of the peer is malformed.")
+        raise ProtocolError(
+            f"{session.role.value}: the HELLO of the {session.role.peer.value} is malformed."
+        )
     return greeting
 
 
-def _greeting_of(fields: dict[str, JsonScalar], role: Role) -> Greeting | None:
+def _greeting_of(fields: dict[str, JsonScalar], role: Role, terms: Terms) -> _Greeting | None:
     """The peer's HELLO, or ``None`` where it is malformed."""
-    nonce, records, epochs = (fields.get(name) for name in ("nonce", "records", "checkpoints"))
-    if fields.get("role") != role.value or not isinstance(epochs, str):
+    nonce, steps, order, release, clock = (
+        fields.get(name) for name in ("nonce", "checkpoints", "order_word", "cutlayer", "clock")
+    )
+    records, released = _whole(fields.get("records")), _whole(fields.get("released"))
+    if fields.get("role") != role.value or not records or released is None:
         return None
-    if not isinstance(nonce, str) or not re.fullmatch(f"[0-9a-f]{{{2 * _NONCE_BYTES}}}", nonce):
+    if not _is_word(nonce) or (terms.order == "nonces" and not _is_word(order)):
         return None
-    if not isinstance(records, int) or isinstance(records, bool) or records < 1:
+    if not isinstance(steps, str) or not isinstance(release, str) or len(release) > 40:
         return None
-    if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in epochs.split()):
+    if not all(word.isascii() and word.isdigit() and len(word) < 18 for word in steps.split()):
         return None
-    left = fields.get("epochs_left")
-    if left is not None and (not isinstance(left, int) or isinstance(left, bool) or left < 0):
+    if (seconds := _whole(clock)) is None:
         return None
-    return Greeting(records, nonce, frozenset({0, *(int(word) for word in epochs.split())}), left)
+    kept = frozenset(int(word) for word in steps.split())
+    return _Greeting(records, str(nonce), kept, released, str(order), release, seconds)
+
+
+def _whole(value: JsonScalar) -> int | None:
+    """A whole number of at least 0, or ``None``."""
+    return value if type(value) is int and 0 <= value < 1 << 62 else None
+
+
+def _is_word(value: JsonScalar) -> bool:
+    """Whether this is 32 bytes in hexadecimal digits."""
+    return (
+        isinstance(value, str)
+        and re.fullmatch(f"[0-9a-f]{{{2 * _NONCE_BYTES}}}", value) is not None
+    )
+
+
+def _order_word(role: Role, nonce: bytes | None) -> str:
+    """The label party speaks first, so it commits to its nonce; the other can say it at once."""
+    if nonce is None:
+        return ""
+    return sha256(nonce).hexdigest() if role is Role.LABEL else nonce.hex()
+
+
+def _order_halves(
+    session: Session, own: bytes, their_word: str, revealed: JsonScalar
+) -> tuple[bytes, bytes]:
+    """The nonces of both parties, the label party's first."""
+    if session.role is Role.LABEL:
+        return own, bytes.fromhex(their_word)
+    nonce = bytes.fromhex(str(revealed)) if _is_word(revealed) else b""
+    if sha256(nonce).hexdigest() != their_word:
+        session.abort(ErrorCode.PROTOCOL)
+        raise ProtocolError(
+            "non-label party: the label party's half of the batch order is not the one that it "
+            "committed to."
+        )
+    return nonce, own
+
+
+def _compare_machines(role: Role, own: _Greeting, theirs: _Greeting, tell: Tell) -> None:
+    """Speak of differences that hinder nobody but puzzle whoever compares two logs."""
+    if theirs.release != own.release:
+        tell(
+            f"{role.value}: the {role.peer.value} runs cutlayer {theirs.release}, this party "
+            f"{own.release}. The protocol is the same, so the run goes on."
+        )
+    apart = theirs.clock - own.clock
+    if abs(apart) > CLOCK_TOLERANCE:
+        tell(
+            f"{role.value}: the clock of the {role.peer.value} is {abs(apart)} s "
+            f"{'ahead' if apart > 0 else 'behind'}. Training does not mind; certificates might."
+        )
+
+
+def _step_to_go_on_from(session: Session, own: _Greeting, theirs: _Greeting) -> int:
+    """The newest step after which both have a state.
+
+    Raises:
+        DataError: there is none, or the label party's journal lacks steps that were answered.
+    """
+    label = own if session.role is Role.LABEL else theirs
+    newest = max(own.checkpoints | theirs.checkpoints, default=0)
+    if newest > label.released:
+        raise DataError(
+            f"{session.role.value}: there is a state after step {newest}, but the journal of the "
+            f"label party knows of {label.released} answered steps only: entries are missing, or "
+            "the run folders do not belong together. Put the journal back, or begin a run of "
+            "another name."
+        )
+    common = own.checkpoints & theirs.checkpoints
+    if not common:
+        here, there = (_listed(one.checkpoints) for one in (own, theirs))
+        raise DataError(
+            f"{session.role.value}: the parties have no state in common to go on from: after steps "
+            f"{here} here, {there} at the {session.role.peer.value}. Put the missing checkpoints "
+            "back, or begin a run of another name."
+        )
+    return max(common)
+
+
+def _listed(steps: frozenset[int]) -> str:
+    """Steps as a text."""
+    return ", ".join(str(step) for step in sorted(steps)) or "none"
 
 
 def _match(
     session: Session, terms: Terms, records: Records, peer_count: int, salt: bytes
 ) -> Agreement:
-    """Exchange digests of the ids, and keep what both hold."""
+    """Exchange digests of the ids, and keep what both hold; or rely on an alignment before."""
+    groups = None
+    if records.groups is not None:
+        groups = dict(zip(records.ids, records.groups, strict=True))
+    if terms.alignment != "digests":
+        if len(records.ids) != peer_count:
+            session.abort(ErrorCode.TERMS)
+            raise TermsMismatchError(
+                f"{session.role.value}: alignment is {terms.alignment!r}, and this party brings "
+                f"{len(records.ids):,} records where the {session.role.peer.value} brings "
+                f"{peer_count:,}. {_ALIGN_AGAIN}"
+            )
+        return agree_on(records.ids, terms, groups)
     own = id_digests(records.ids, salt=salt)
     message = torch.from_numpy(own.copy())  # torch takes no read-only array
     shape = Shape(rows=peer_count, width=_DIGEST_BYTES, dtype=torch.uint8)
@@ -150,25 +295,34 @@ def _match(
         peer = session.receive_tensor(Kind.IDS, shape)
         session.send_tensor(Kind.IDS, message)
     alignment = shared_ids(records.ids, own, peer.numpy())
-    groups = None
-    if records.groups is not None:
-        groups = dict(zip(records.ids, records.groups, strict=True))
     return agree_on(alignment.shared, terms, groups, alignment.only_here, alignment.only_there)
 
 
-def _compare_split(session: Session, agreement: Agreement) -> None:
-    """See that both parties split alike, which groups that differ would prevent."""
-    own: dict[str, JsonScalar] = {"split": agreement.digest}
+def _compare_split(
+    session: Session, terms: Terms, agreement: Agreement, order_nonce: bytes | None
+) -> JsonScalar:
+    """See that both parties split alike, which groups that differ would prevent.
+
+    Returns:
+        What the label party reveals of the batch order.
+    """
+    own: dict[str, JsonScalar] = {"split": agreement.digest, "order_nonce": None}
     if session.role is Role.LABEL:
+        own["order_nonce"] = None if order_nonce is None else order_nonce.hex()
         session.send_fields(Kind.SPLIT, own)
         theirs = session.receive_fields(Kind.SPLIT)
     else:
         theirs = session.receive_fields(Kind.SPLIT)
         session.send_fields(Kind.SPLIT, own)
-    if theirs != own:
+    if theirs.get("split") != own["split"]:
         session.abort(ErrorCode.TERMS)
+        if terms.alignment == "digests":
+            cause = "ids and seed are the same: their group columns hold different values. Give "
+            cause += "both the same column."
+        else:
+            cause = "the seed is the same: they bring different ids, or their group columns hold "
+            cause += f"different values. {_ALIGN_AGAIN}"
         raise TermsMismatchError(
-            f"{session.role.value}: the parties split their records differently, though ids and "
-            "seed are the same: their group columns hold different values. Give both the same "
-            "column."
+            f"{session.role.value}: the parties split their records differently, though {cause}"
         )
+    return theirs.get("order_nonce")

@@ -1,31 +1,40 @@
 """The label party: holds the labels and the top half; decides what leaves."""
 
+import math
+import time
 from collections.abc import Callable, Sequence
-from itertools import islice
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
+from cutlayer import check
 from cutlayer.data import BatchSchedule, Encoder
 from cutlayer.data.tensor_records import Records
 from cutlayer.errors import ConfigurationError, DataError
 from cutlayer.models import require_row_independence
 from cutlayer.parties.agreement import Agreement, agree_on
 from cutlayer.parties.canaries import plant_canaries
-from cutlayer.parties.checkpoint import CheckpointStore
 from cutlayer.parties.compute import Compute, MakeOptimizer
 from cutlayer.parties.evaluation import evaluate
-from cutlayer.parties.handshake import EpochRange, shake_hands
+from cutlayer.parties.handshake import (
+    Opening,
+    Standing,
+    Tell,
+    say_nothing,
+    shake_hands,
+)
 from cutlayer.parties.inputs import QUERY_ROWS, Inputs, InputShape, encoded
-from cutlayer.parties.ledger import Ledger
 from cutlayer.parties.observers import ProgressObserver, ReleaseObserver
+from cutlayer.parties.persistence import Persistence
 from cutlayer.parties.perturbing_heads import MESSAGE_TOP, GradientHead, Head, head_for
+from cutlayer.parties.private_alignment import MAX_IDS
 from cutlayer.parties.terms import Terms
-from cutlayer.parties.top_half import MakeObservers, MakeTop, Prepared, TopHalf
+from cutlayer.parties.top_half import MakeObservers, MakeTop, Prepared, Sent, TopHalf
 from cutlayer.protections.base import Protection, require_finite
 from cutlayer.protections.no_noise import NoNoise
 from cutlayer.protocol import Deadlines, Kind, Role, Session, Shape, Transport
-from cutlayer.rng import NoiseSource
+from cutlayer.rng import NoiseSource, tensor_digest
 from cutlayer.transcript.release import Release
 
 
@@ -42,14 +51,17 @@ class LabelParty:
         canaries: how many training records get a coin for a label, for an audit.
         observers: look at each release, from inside this party.
         progress: are told how far the training is.
-        checkpoints: where the state is kept at the end of each epoch, to go on from.
-        ledger: where releases are charged.
+        persistence: what lets the run be gone on with after an interruption.
         compute: device, precision, accumulation, compilation.
         deadlines: how long to wait for the peer.
+        cadence: seconds; a reply leaves a multiple of them after its request has come, so that its
+            time tells nothing as long as the work fits. 0 sends it at once.
+        max_ids: the largest number of records that the peer may announce.
+        tell: takes notices for the operator.
 
     Raises:
-        ConfigurationError: checkpoints without a ledger, or with canaries; or a protection that
-            only a simulation may use, with secret noise.
+        ConfigurationError: persistence without a journal, or with canaries; a protection that only
+            a simulation may use, with secret noise; or a plan shorter than the training.
     """
 
     def __init__(
@@ -64,63 +76,83 @@ class LabelParty:
         canaries: int = 0,
         observers: MakeObservers | None = None,
         progress: Sequence[ProgressObserver] = (),
-        checkpoints: CheckpointStore | None = None,
-        ledger: Ledger | None = None,
+        persistence: Persistence | None = None,
         compute: Compute | None = None,
         deadlines: Deadlines | None = None,
+        cadence: float = 0.0,
+        max_ids: int = MAX_IDS,
+        tell: Tell = say_nothing,
     ) -> None:
-        if checkpoints is not None and (ledger is None or canaries):
+        if persistence is not None and (persistence.journal is None or canaries):
             raise ConfigurationError(
-                "label party: a run that can be gone on with needs a ledger of what was sent, and "
+                "label party: a run that can be gone on with needs a journal of what was sent, and "
                 "may have no canaries, whose coins are drawn anew at each start."
             )
+        check.not_negative("cadence", cadence)
         if protection.simulation_only and not noise.reproducible:
             raise ConfigurationError(
                 f"label party: {protection.name} {protection.strength} ends a run at a batch of "
                 "one class, which tells the peer all its labels. Use it in simulations only."
             )
+        planned = protection.planned_releases
+        if planned is not None and terms.mode == "loop" and planned < terms.epochs:
+            raise ConfigurationError(
+                f"label party: {protection.name} is planned for {planned} releases of each "
+                f"record, but the terms say {terms.epochs} epochs. Plan for all of them."
+            )
         self._records, self._terms, self._protection = records, terms, protection
         self._make_top, self._make_optimizer = make_top, make_optimizer
         self._noise, self._canaries = noise, canaries
-        self._observers, self._progress = observers, progress
-        self._checkpoints, self._ledger = checkpoints, ledger
+        self._make_observers, self._progress = observers, progress
+        self._persistence = persistence
         self._compute = compute or Compute()
-        self._deadlines = deadlines
+        self._deadlines, self._cadence = deadlines, cadence
+        self._max_ids, self._tell_operator = max_ids, tell
+        self._prepared: Prepared | None = None
+        self._observers: Sequence[ReleaseObserver] | None = None
+        self._sent = Sent(self._journalled)
 
-    def run(self, transport: Transport) -> TopHalf:
+    def run(self, transport: Transport, keep: Callable[[TopHalf], None] | None = None) -> TopHalf:
         """Train with the non-label party at the other end, and predict the held-out records.
+
+        After a lost connection, call it again with a new transport: it goes on from the newest
+        state that both parties have.
+
+        Args:
+            transport: to the non-label party.
+            keep: given the result before the peer is told that this party has it; for mode "one
+                round" after that.
 
         Raises:
             TermsMismatchError: the parties were started with different settings.
-            DataError: the parties' records do not fit together.
-            ConfigurationError: the run would send more than the protection is planned for, or a
-                top does not fit.
+            DataError: the parties' records or states do not fit together.
+            ConfigurationError: a top does not fit, or earlier messages of this run had other
+                settings.
+            StorageError: the disk is full or broken; what depends on it was not sent.
             ProtectionError: the protection cannot be applied; the run ends before sending.
             ProtocolError: the peer breaks the protocol.
             ConnectionLostError: the peer is gone, silent, or ended the run.
         """
-        kept = self._checkpoints.epochs if self._checkpoints else ()
         with self._session(transport) as session:
-            agreement, epochs = shake_hands(
-                session, self._terms, self._records, kept, self._epochs_left()
-            )
-            prepared = self._prepare(agreement)
-            rows = prepared.agreement.held_out
-            head: Head | None = None
-            sent = (0, 0)
+            opening = self._shake_hands(session)
+            prepared = self._prepare(opening.agreement)
             if self._terms.mode == "one round":
                 everything = torch.arange(len(prepared.labels))
                 activation = self._receive_forward(session, Kind.FROZEN, everything)
-            else:
-                head = self._head(prepared.inputs)
-                sent = self._train(session, head, prepared, epochs)
-                activation = self._receive_forward(session, Kind.QUERY, rows)
-            session.receive_fields(Kind.BYE)
-            session.send_fields(Kind.BYE)
-        if head is None:  # after the farewell: the peer need not wait for a training without it
-            head, activation = self._fit_alone(prepared, activation), activation[rows]
-        logit = self._predict(head, activation, prepared.inputs.values[rows])
-        return self._result(head, prepared, logit, epochs, sent)
+                self._take_leave(session)
+                # After the farewell: the peer need not wait for a training without it.
+                half = self._train_alone(prepared, activation)
+                _keep(half, keep)
+                return half
+            head = self._head(prepared.inputs)
+            self._train(session, head, prepared, opening.step)
+            rows = prepared.agreement.held_out
+            activation = self._receive_forward(session, Kind.QUERY, rows)
+            logit = self._predict(head, activation, prepared.inputs.values[rows])
+            half = self._result(head, prepared, logit)
+            _keep(half, keep)
+            self._take_leave(session)
+        return half
 
     def run_alone(self) -> TopHalf:
         """Train on the own features only: the baseline that needs no peer and sends nothing."""
@@ -128,12 +160,7 @@ class LabelParty:
         if self._records.groups is not None:
             groups = dict(zip(self._records.ids, self._records.groups, strict=True))
         prepared = self._prepare(agree_on(self._records.ids, self._terms, groups))
-        nothing = torch.zeros(len(prepared.labels), 0)
-        head = self._fit_alone(prepared, nothing)
-        rows = prepared.agreement.held_out
-        logit = self._predict(head, nothing[rows], prepared.inputs.values[rows])
-        epochs = EpochRange(0, self._terms.epochs)
-        return self._result(head, prepared, logit, epochs, (0, 0))
+        return self._train_alone(prepared, torch.zeros(len(prepared.labels), 0))
 
     def predict(
         self,
@@ -155,106 +182,140 @@ class LabelParty:
             TermsMismatchError, DataError, ProtocolError, ConnectionLostError: as :meth:`run`.
         """
         with self._session(transport) as session:
-            agreement, _ = shake_hands(session, self._terms, self._records)
+            agreement = self._shake_hands(session).agreement
             inputs = encoded(self._records, agreement, encoder)
             head = self._head(inputs)
             fill(head.halves)
             rows = agreement.held_out
             activation = self._receive_forward(session, Kind.QUERY, rows)
-            session.receive_fields(Kind.BYE)
-            session.send_fields(Kind.BYE)
+            self._take_leave(session)
         return agreement, self._predict(head, activation, inputs.values[rows])
+
+    @property
+    def _journalled(self) -> int:
+        """Steps that were answered before this start."""
+        journal = self._persistence.journal if self._persistence else None
+        return journal.released if journal else 0
 
     def _session(self, transport: Transport) -> Session:
         """This party's end of the run."""
         return Session(Role.LABEL, transport, run=self._terms.run, deadlines=self._deadlines)
 
+    def _shake_hands(self, session: Session) -> Opening:
+        """Meet the peer from where this party stands."""
+        standing = Standing(max_ids=self._max_ids)
+        if self._persistence is not None:
+            standing = replace(
+                standing,
+                checkpoints=self._persistence.checkpoints.steps,
+                released=self._journalled,
+                order_nonce=self._persistence.key.order_nonce,
+            )
+        return shake_hands(session, self._terms, self._records, standing, self._tell_operator)
+
+    def _take_leave(self, session: Session) -> None:
+        """Both have all they need."""
+        session.receive_fields(Kind.BYE)
+        session.send_fields(Kind.BYE)
+
     def _prepare(self, agreement: Agreement) -> Prepared:
-        """Order and encode the own records, and plant the canaries."""
+        """Order and encode the own records and plant the canaries, once for all connections."""
+        if self._prepared is not None and self._prepared.agreement.digest == agreement.digest:
+            return self._prepared
         labels = self._records.ordered_by(agreement.ids).labels
         if labels is None:
             raise DataError(
                 "label party: training needs labels, and the records have none. Name their column."
             )
         planted = plant_canaries(labels, agreement.train, self._canaries, self._noise)
-        return Prepared(agreement, encoded(self._records, agreement), planted, labels)
+        inputs = encoded(self._records, agreement)
+        self._prepared = Prepared(agreement, inputs, planted, labels)
+        return self._prepared
 
-    def _train(
-        self, session: Session, head: Head, prepared: Prepared, epochs: EpochRange
-    ) -> tuple[int, int]:
-        """The loop: activation in, perturbed gradient out, update; returns messages and rows."""
-        observers = (
-            self._observers(prepared.agreement, prepared.canaries) if self._observers else ()
-        )
-        if self._checkpoints and epochs.begin:
-            self._checkpoints.load(epochs.begin, head.halves, head.optimizers)
+    def _train(self, session: Session, head: Head, prepared: Prepared, begin: int) -> None:
+        """The loop: activation in, perturbed gradient out, update."""
+        if self._observers is None:
+            make = self._make_observers
+            self._observers = make(prepared.agreement, prepared.canaries) if make else ()
         schedule = self._schedule(prepared)
-        releases = sent = 0
-        first, last = (epoch * schedule.batches_per_epoch for epoch in (epochs.begin, epochs.end))
-        for step, epoch, positions in islice(schedule.from_step(first), last - first):
-            if self._ledger and step % schedule.batches_per_epoch == 0:
-                self._ledger.begin_epoch()
-            rows = prepared.agreement.train[positions]
-            self._step(session, head, prepared, observers, step, epoch, rows)
-            ends_epoch = (step + 1) % schedule.batches_per_epoch == 0
-            head.update(flush=ends_epoch)
-            if self._checkpoints and ends_epoch:
-                self._checkpoints.save(epoch + 1, head.halves, head.optimizers)
-            releases, sent = releases + 1, sent + len(rows)
-            self._tell(step + 1, last, len(rows))
-        return releases, sent
+        self._take_up(head, prepared, begin, schedule)
+        for step, epoch, positions in schedule.from_step(begin):
+            if self._persistence is not None:
+                self._persistence.key.seed_torch(step)
+            self._step(session, head, prepared, step, epoch, prepared.agreement.train[positions])
+            settled = self._terms.keeps_after(step, schedule.batches_per_epoch)
+            head.update(flush=settled)
+            if self._persistence is not None and settled:
+                self._keep_state(head, step + 1)
+            self._tell(step + 1, len(schedule), len(positions))
+
+    def _take_up(self, head: Head, prepared: Prepared, begin: int, schedule: BatchSchedule) -> None:
+        """Go on from a kept state, or keep the first one, so that there always is one."""
+        if self._persistence is None:
+            return
+        if self._persistence.journal is not None:
+            self._persistence.journal.bind(
+                {
+                    "terms": self._terms.meaning,
+                    "records": prepared.agreement.digest,
+                    "order": f"{prepared.agreement.order_seed:x}",
+                    "batches_per_epoch": str(schedule.batches_per_epoch),
+                }
+            )
+        store = self._persistence.checkpoints
+        if begin in store.steps:
+            head.restore(store.load(begin, head.halves, head.optimizers))
+        else:
+            self._keep_state(head, begin)
+
+    def _keep_state(self, head: Head, step: int) -> None:
+        """Write a checkpoint."""
+        if self._persistence is not None:
+            self._persistence.checkpoints.save(step, head.halves, head.optimizers, head.state())
 
     def _step(
         self,
         session: Session,
         head: Head,
         prepared: Prepared,
-        observers: Sequence[ReleaseObserver],
         step: int,
         epoch: int,
         rows: Tensor,
     ) -> None:
-        """One batch: receive, answer, send, and only then let observers look."""
-        shape = Shape(len(rows), self._terms.cut_width)
-        activation = session.receive_tensor(Kind.ACTIVATION, shape, step=step)
+        """One batch: receive, answer, put on record, let observers look, send."""
+        activation = session.receive_tensor(Kind.ACTIVATION, self._shape(rows), step=step).float()
+        received = time.monotonic()
+        journal = self._persistence.journal if self._persistence else None
+        request = tensor_digest(activation) if journal else b""
+        if journal is not None:
+            journal.require_known_request(step, request)
         labels = prepared.canaries.labels[rows]
         answer = head.answer(
+            step,
             self._compute.place(activation),
             self._compute.place(prepared.inputs.values[rows]),
             self._compute.place(labels),
-            audited=bool(observers),
+            audited=bool(self._observers),
         )
-        require_finite(answer.gradient, f"the gradient of step {step}")
-        session.send_tensor(Kind.GRADIENT, answer.gradient, step=step)
-        if answer.clean_gradient is not None:
-            release = Release(step, epoch, rows, activation, answer.gradient.cpu())
-            for observer in observers:
+        reply = answer.gradient.to(self._terms.wire_dtype)
+        require_finite(reply, f"the gradient of step {step}")
+        new = journal is None or journal.settle(step, request, tensor_digest(reply))
+        if new and answer.clean_gradient is not None:
+            release = Release(step, epoch, rows, activation, reply.float().cpu())
+            for observer in self._observers or ():
                 observer.on_release(release, labels, answer.clean_gradient.cpu())
+        self._wait_for_cadence(received)
+        session.send_tensor(Kind.GRADIENT, reply, step=step)
+        if new:
+            self._sent.add(len(rows))
 
-    def _epochs_left(self) -> int | None:
-        """How many more epochs the protection is planned for; ``None`` where nothing is planned.
+    def _wait_for_cadence(self, received: float) -> None:
+        """Let the reply leave at a time that does not depend on how long it took."""
+        if self._cadence:
+            passed = time.monotonic() - received
+            time.sleep(math.ceil(passed / self._cadence) * self._cadence - passed)
 
-        Raises:
-            ConfigurationError: earlier epochs of this run were sent under another protection, or
-                the plan is shorter than a run that has no ledger.
-        """
-        begun = self._ledger.epochs_begun if self._ledger else 0
-        if self._checkpoints and begun < max(self._checkpoints.epochs, default=0):
-            raise DataError(
-                "label party: there are checkpoints of more epochs than the ledger has charged, so "
-                "it is not the ledger of this run. Put it back, or begin a run of another name."
-            )
-        planned = self._protection.planned_releases
-        if planned is None or self._terms.mode != "loop":
-            return None
-        if self._ledger is None and planned < self._terms.epochs:
-            raise ConfigurationError(
-                f"label party: {self._protection.name} is planned for {planned} releases of each "
-                f"record, but the terms say {self._terms.epochs} epochs. Plan for all of them."
-            )
-        return max(0, planned - begun)
-
-    def _fit_alone(self, prepared: Prepared, activation: Tensor) -> GradientHead:
+    def _train_alone(self, prepared: Prepared, activation: Tensor) -> TopHalf:
         """Train a clean top on activations that do not change; nothing is sent."""
         top = self._top(prepared.inputs, "top", activation.shape[1])
         head = GradientHead(top, NoNoise(), self._make_optimizer, self._noise, self._compute)
@@ -264,7 +325,9 @@ class LabelParty:
             labels = prepared.canaries.labels[rows]
             head.fit(place(activation[rows]), place(prepared.inputs.values[rows]), place(labels))
             self._tell(step + 1, len(schedule), len(rows))
-        return head
+        rows = prepared.agreement.held_out
+        logit = self._predict(head, activation[rows], prepared.inputs.values[rows])
+        return self._result(head, prepared, logit)
 
     def _head(self, inputs: Inputs) -> Head:
         """The head of the run's protection."""
@@ -295,24 +358,23 @@ class LabelParty:
         """Receive the activations of these records in batches."""
         return torch.cat(
             [
-                session.receive_tensor(kind, Shape(len(rows), self._terms.cut_width), step=index)
+                session.receive_tensor(kind, self._shape(rows), step=index).float()
                 for index, rows in enumerate(records.split(QUERY_ROWS))
             ]
         )
 
+    def _shape(self, rows: Tensor) -> Shape:
+        """What an activation of these records must look like."""
+        return Shape(len(rows), self._terms.cut_width, self._terms.wire_dtype)
+
     def _schedule(self, prepared: Prepared) -> BatchSchedule:
         """The order of the batches."""
-        count, terms = len(prepared.agreement.train), self._terms
-        return BatchSchedule(count, terms.batch_size, terms.epochs, seed=terms.seed)
+        agreement, terms = prepared.agreement, self._terms
+        return BatchSchedule(
+            len(agreement.train), terms.batch_size, terms.epochs, seed=agreement.order_seed
+        )
 
-    def _result(
-        self,
-        head: Head,
-        prepared: Prepared,
-        logit: Tensor,
-        epochs: EpochRange,
-        sent: tuple[int, int],
-    ) -> TopHalf:
+    def _result(self, head: Head, prepared: Prepared, logit: Tensor) -> TopHalf:
         """Evaluate on true labels and gather what the run leaves."""
         agreement, labels = prepared.agreement, prepared.labels
         split = len(agreement.validation)
@@ -321,11 +383,18 @@ class LabelParty:
             validation = evaluate(logit[:split], labels[agreement.validation], "validation")
         test = evaluate(logit[split:], labels[agreement.test], "test")
         share = float(labels[agreement.train].double().mean())
+        sent = self._sent
         return TopHalf(
-            head.halves, prepared.inputs, agreement, logit, validation, test, share, epochs, *sent
+            head.halves, prepared.inputs, agreement, logit, validation, test, share, sent
         )
 
     def _tell(self, step: int, steps: int, rows: int) -> None:
         """Pass the progress on."""
         for observer in self._progress:
             observer.on_progress(step, steps, rows)
+
+
+def _keep(half: TopHalf, keep: Callable[[TopHalf], None] | None) -> None:
+    """Hand the result over."""
+    if keep is not None:
+        keep(half)

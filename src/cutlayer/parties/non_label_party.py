@@ -1,9 +1,8 @@
 """The non-label party: holds features and the bottom half; sees no label."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from typing import cast
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -13,13 +12,21 @@ from cutlayer.data.tensor_records import Records
 from cutlayer.errors import ConfigurationError
 from cutlayer.models import frozen_projection
 from cutlayer.parties.agreement import Agreement
-from cutlayer.parties.checkpoint import CheckpointStore
-from cutlayer.parties.compute import Accumulator, Compute, Forward, MakeOptimizer
-from cutlayer.parties.handshake import EpochRange, shake_hands
+from cutlayer.parties.compute import Accumulator, Compute, MakeOptimizer
+from cutlayer.parties.flight import Flight, take_off
+from cutlayer.parties.handshake import (
+    Opening,
+    Standing,
+    Tell,
+    say_nothing,
+    shake_hands,
+)
 from cutlayer.parties.inputs import QUERY_ROWS, Inputs, InputShape, encoded
 from cutlayer.parties.observers import HalfObserver, ProgressObserver
+from cutlayer.parties.persistence import Persistence
+from cutlayer.parties.private_alignment import MAX_IDS
 from cutlayer.parties.terms import Terms
-from cutlayer.protocol import Deadlines, Kind, Role, Session, Shape, Transport
+from cutlayer.protocol import Deadlines, Kind, OutboxTransport, Role, Session, Shape, Transport
 
 _NAME = "bottom"
 
@@ -49,9 +56,14 @@ class NonLabelParty:
         make_optimizer: builds its optimizer.
         observers: are shown the half at each step.
         progress: are told how far the training is.
-        checkpoints: where the state is kept at the end of each epoch, to go on from.
+        persistence: what lets the run be gone on with after an interruption.
         compute: device, precision, accumulation, compilation.
         deadlines: how long to wait for the peer.
+        max_ids: the largest number of records that the peer may announce.
+        tell: takes notices for the operator.
+
+    Raises:
+        ConfigurationError: a compiled bottom cannot work with staleness.
     """
 
     def __init__(
@@ -63,19 +75,40 @@ class NonLabelParty:
         *,
         observers: MakeHalfObservers | None = None,
         progress: Sequence[ProgressObserver] = (),
-        checkpoints: CheckpointStore | None = None,
+        persistence: Persistence | None = None,
         compute: Compute | None = None,
         deadlines: Deadlines | None = None,
+        max_ids: int = MAX_IDS,
+        tell: Tell = say_nothing,
     ) -> None:
         self._records, self._terms = records, terms
         self._make_bottom, self._make_optimizer = make_bottom, make_optimizer
         self._observers, self._progress = observers, progress
-        self._checkpoints = checkpoints
+        self._persistence = persistence
         self._compute = compute or Compute()
         self._deadlines = deadlines
+        self._max_ids, self._tell_operator = max_ids, tell
+        self._inputs: tuple[str, Inputs] | None = None
+        self.complete: BottomHalf | None = None
+        """What this party has once it needs nothing more from its peer, though the peer may have
+        missed its farewell."""
+        if terms.staleness and self._compute.compile:
+            raise ConfigurationError(
+                "non-label party: staleness trains with copies of the weights, which a compiled "
+                "bottom does not take. Set compile or staleness to its default."
+            )
 
-    def run(self, transport: Transport) -> BottomHalf:
+    def run(
+        self, transport: Transport, keep: Callable[[BottomHalf], None] | None = None
+    ) -> BottomHalf:
         """Train with the label party at the other end, and send what it needs to predict.
+
+        After a lost connection, call it again with a new transport: it goes on from the newest
+        state that both parties have.
+
+        Args:
+            transport: to the label party.
+            keep: given the result before the peer is told that this party needs nothing more.
 
         Raises:
             TermsMismatchError: the parties were started with different settings.
@@ -84,10 +117,10 @@ class NonLabelParty:
             ProtocolError: the peer breaks the protocol.
             ConnectionLostError: the peer is gone, silent, or ended the run.
         """
-        kept = self._checkpoints.epochs if self._checkpoints else ()
         with self._session(transport) as session:
-            agreement, epochs = shake_hands(session, self._terms, self._records, kept)
-            inputs = encoded(self._records, agreement)
+            opening = self._shake_hands(session)
+            agreement = opening.agreement
+            inputs = self._encoded(agreement)
             if self._terms.mode == "one round":
                 train = inputs.values[agreement.train]
                 bottom: nn.Module = frozen_projection(train, self._terms.cut_width)
@@ -95,12 +128,16 @@ class NonLabelParty:
                 self._send_forward(session, Kind.FROZEN, bottom, inputs.values, everything)
             else:
                 bottom = self._make_bottom(inputs.shape).to(self._compute.device)
-                self._train(session, bottom, inputs.values, agreement, epochs)
+                self._train(session, bottom, inputs.values, opening)
                 rows = agreement.held_out
                 self._send_forward(session, Kind.QUERY, bottom, inputs.values, rows)
+            half = BottomHalf(bottom, inputs, agreement)
+            if keep is not None:
+                keep(half)
             session.send_fields(Kind.BYE)
+            self.complete = half
             session.receive_fields(Kind.BYE)
-        return BottomHalf(bottom, inputs, agreement)
+        return half
 
     def predict(
         self,
@@ -119,7 +156,7 @@ class NonLabelParty:
             TermsMismatchError, DataError, ProtocolError, ConnectionLostError: as :meth:`run`.
         """
         with self._session(transport) as session:
-            agreement, _ = shake_hands(session, self._terms, self._records)
+            agreement = self._shake_hands(session).agreement
             inputs = encoded(self._records, agreement, encoder)
             bottom = self._make_bottom(inputs.shape).to(self._compute.device)
             fill(bottom)
@@ -130,54 +167,102 @@ class NonLabelParty:
 
     def _session(self, transport: Transport) -> Session:
         """This party's end of the run."""
-        return Session(Role.NON_LABEL, transport, run=self._terms.run, deadlines=self._deadlines)
+        staleness = self._terms.staleness
+        if staleness:
+            transport = OutboxTransport(transport, staleness + 1)
+        return Session(
+            Role.NON_LABEL,
+            transport,
+            run=self._terms.run,
+            staleness=staleness,
+            deadlines=self._deadlines,
+        )
 
-    def _train(
-        self,
-        session: Session,
-        bottom: nn.Module,
-        values: Tensor,
-        agreement: Agreement,
-        epochs: EpochRange,
-    ) -> None:
+    def _shake_hands(self, session: Session) -> Opening:
+        """Meet the peer from where this party stands."""
+        standing = Standing(max_ids=self._max_ids)
+        if self._persistence is not None:
+            standing = replace(
+                standing,
+                checkpoints=self._persistence.checkpoints.steps,
+                order_nonce=self._persistence.key.order_nonce,
+            )
+        return shake_hands(session, self._terms, self._records, standing, self._tell_operator)
+
+    def _encoded(self, agreement: Agreement) -> Inputs:
+        """The own records as numbers; made once, however often this party meets its peer."""
+        if self._inputs is None or self._inputs[0] != agreement.digest:
+            self._inputs = agreement.digest, encoded(self._records, agreement)
+        return self._inputs[1]
+
+    def _train(self, session: Session, bottom: nn.Module, values: Tensor, opening: Opening) -> None:
         """The loop: activation over, gradient back, update."""
+        agreement = opening.agreement
         observers = self._observers(agreement, values) if self._observers else ()
         optimizer = self._make_optimizer(list(bottom.parameters()))
-        if self._checkpoints and epochs.begin:
-            self._checkpoints.load(epochs.begin, {_NAME: bottom}, {_NAME: optimizer})
+        self._take_up(bottom, optimizer, opening.step)
         steps = Accumulator(optimizer, self._compute.accumulate)
         forward = self._compute.forward_of(bottom)
         schedule = self._schedule(agreement)
-        first, last = (epoch * schedule.batches_per_epoch for epoch in (epochs.begin, epochs.end))
-        for step, epoch, positions in islice(schedule.from_step(first), last - first):
-            rows = values[agreement.train[positions]]
-            activation = self._activation(forward, rows)
-            session.send_tensor(Kind.ACTIVATION, activation, step=step)
-            shape = Shape(*activation.shape)
-            gradient = session.receive_tensor(Kind.GRADIENT, shape, step=step)
+        flights: deque[Flight] = deque()
+        for step, _, positions in schedule.from_step(opening.step):
+            settled = self._terms.keeps_after(step, schedule.batches_per_epoch)
+            if self._persistence is not None:
+                self._persistence.key.seed_torch(step)
+            rows = self._compute.place(values[agreement.train[positions]])
+            if self._terms.staleness:
+                flight = take_off(step, bottom, rows, self._compute)
+            else:
+                flight = Flight(step, forward(rows), None)
+            flight = replace(flight, activation=self._flat(flight.activation, len(rows)))
+            message = flight.activation.to(self._terms.wire_dtype)
+            session.send_tensor(Kind.ACTIVATION, message, step=step)
             for observer in observers:
                 observer(step, bottom)
-            steps.begin()
-            # torch's autograd entry points carry no types.
-            cast("Callable[[Tensor], None]", activation.backward)(self._compute.place(gradient))
-            ends_epoch = (step + 1) % schedule.batches_per_epoch == 0
-            steps.finish(flush=ends_epoch)
-            if self._checkpoints and ends_epoch:
-                self._checkpoints.save(epoch + 1, {_NAME: bottom}, {_NAME: optimizer})
+            flights.append(flight)
+            # No activation may be on its way when the state is kept.
+            while len(flights) > (0 if settled else self._terms.staleness):
+                landing = flights.popleft()
+                gradient = self._gradient(session, landing)
+                steps.begin()
+                landing.land(bottom, gradient)
+                steps.finish(flush=settled and not flights)
+            if self._persistence is not None and settled:
+                self._keep_state(bottom, optimizer, step + 1)
             for watcher in self._progress:
-                watcher.on_progress(step + 1, last, len(positions))
+                watcher.on_progress(step + 1, len(schedule), len(positions))
 
-    def _activation(self, forward: Forward, rows: Tensor) -> Tensor:
+    def _gradient(self, session: Session, flight: Flight) -> Tensor:
+        """Wait for the gradient of an activation."""
+        rows, width = flight.activation.shape
+        shape = Shape(rows, width, self._terms.wire_dtype)
+        gradient = session.receive_tensor(Kind.GRADIENT, shape, step=flight.step)
+        return self._compute.place(gradient.float())
+
+    def _take_up(self, bottom: nn.Module, optimizer: torch.optim.Optimizer, begin: int) -> None:
+        """Go on from a kept state, or keep the first one, so that there always is one."""
+        if self._persistence is None:
+            return
+        if begin in self._persistence.checkpoints.steps:
+            self._persistence.checkpoints.load(begin, {_NAME: bottom}, {_NAME: optimizer})
+        else:
+            self._keep_state(bottom, optimizer, begin)
+
+    def _keep_state(self, bottom: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
+        """Write a checkpoint."""
+        if self._persistence is not None:
+            self._persistence.checkpoints.save(step, {_NAME: bottom}, {_NAME: optimizer})
+
+    def _flat(self, activation: Tensor, rows: int) -> Tensor:
         """One row of ``cut_width`` numbers for each record, whatever the cut's shape.
 
         Raises:
             ConfigurationError: the bottom gives another number of rows or numbers.
         """
-        activation = forward(self._compute.place(rows))
         flat = activation.reshape(len(activation), -1) if activation.ndim > 1 else activation
-        if flat.shape != (len(rows), self._terms.cut_width):
+        if flat.shape != (rows, self._terms.cut_width):
             raise ConfigurationError(
-                f"non-label party: the bottom turns {len(rows)} records into an activation of "
+                f"non-label party: the bottom turns {rows} records into an activation of "
                 f"shape {tuple(activation.shape)}, but cut_width is {self._terms.cut_width}. "
                 "Change the one or the other."
             )
@@ -191,9 +276,13 @@ class NonLabelParty:
         forward = self._compute.forward_of(bottom)
         with torch.no_grad():
             for index, rows in enumerate(records.split(QUERY_ROWS)):
-                session.send_tensor(kind, self._activation(forward, values[rows]), step=index)
+                activation = forward(self._compute.place(values[rows]))
+                message = self._flat(activation, len(rows)).to(self._terms.wire_dtype)
+                session.send_tensor(kind, message, step=index)
 
     def _schedule(self, agreement: Agreement) -> BatchSchedule:
         """The order of the batches."""
         terms = self._terms
-        return BatchSchedule(len(agreement.train), terms.batch_size, terms.epochs, seed=terms.seed)
+        return BatchSchedule(
+            len(agreement.train), terms.batch_size, terms.epochs, seed=agreement.order_seed
+        )

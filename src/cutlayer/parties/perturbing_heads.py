@@ -4,7 +4,7 @@ This is where a gradient is perturbed: :meth:`Head.answer` returns what is sent.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from typing_extensions import override
 
-from cutlayer.errors import ConfigurationError, ProtectionError
+from cutlayer.errors import ConfigurationError, DataError, ProtectionError
 from cutlayer.parties.compute import Accumulator, Compute, MakeOptimizer
 from cutlayer.protections.base import GradientProtection, Protection
 from cutlayer.protections.residual import Residual
@@ -20,6 +20,8 @@ from cutlayer.rng import NoiseSource
 
 MESSAGE_TOP = "message_top"
 """Name of the top that makes messages and sees no features of the label party."""
+
+_PRIMED = "primed"
 
 
 @dataclass(frozen=True)
@@ -37,9 +39,12 @@ class Head(ABC):
 
     @abstractmethod
     def answer(
-        self, activation: Tensor, own_features: Tensor, labels: Tensor, *, audited: bool
+        self, step: int, activation: Tensor, own_features: Tensor, labels: Tensor, *, audited: bool
     ) -> Answer:
         """Compute the gradient to send, already perturbed, and keep the update for later.
+
+        The noise belongs to this step and these values: the same batch in the same state gets the
+        same answer again.
 
         Raises:
             ProtectionError: the protection cannot be applied; nothing may be sent.
@@ -63,6 +68,22 @@ class Head(ABC):
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         """Their optimizers by the same names."""
 
+    def state(self) -> dict[str, Tensor]:
+        """What the batches so far have left behind in the protection, for a checkpoint."""
+        return {}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Take up again what :meth:`state` gave.
+
+        Raises:
+            DataError: it belongs to another protection.
+        """
+        if state:
+            raise DataError(
+                "label party: the checkpoint holds the state of another protection. Go on with "
+                "the one that the run had."
+            )
+
 
 class GradientHead(Head):
     """One top, trained on clean labels; the cut gradient is perturbed on its way out."""
@@ -82,7 +103,7 @@ class GradientHead(Head):
 
     @override
     def answer(
-        self, activation: Tensor, own_features: Tensor, labels: Tensor, *, audited: bool
+        self, step: int, activation: Tensor, own_features: Tensor, labels: Tensor, *, audited: bool
     ) -> Answer:
         if not self._primed:
             self._prime(activation, own_features)
@@ -90,7 +111,8 @@ class GradientHead(Head):
         self._steps.begin()
         _mean_loss(self._forward(leaf, own_features), labels).backward()
         clean = _required(leaf.grad)
-        gradient = self._protection.perturb(clean, labels, noise=self._noise)
+        noise = self._noise.for_release(step, clean, labels)
+        gradient = self._protection.perturb(clean, labels, noise=noise)
         return Answer(gradient, clean if audited else None)
 
     def fit(self, activation: Tensor, own_features: Tensor, labels: Tensor) -> None:
@@ -117,6 +139,24 @@ class GradientHead(Head):
     @override
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return {"top": self._steps.optimizer}
+
+    @override
+    def state(self) -> dict[str, Tensor]:
+        if not self._primed:
+            return {}
+        return {_PRIMED: torch.ones(1), **self._protection.state()}
+
+    @override
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        kept = dict(state)
+        self._primed = kept.pop(_PRIMED, None) is not None
+        try:
+            self._protection.restore(kept)
+        except KeyError as error:
+            raise DataError(
+                f"label party: the checkpoint is not of {self._protection.name} ({error} is "
+                "missing). Go on with the protection that the run had."
+            ) from error
 
     def _prime(self, activation: Tensor, own_features: Tensor) -> None:
         """Show the protection both classes: the first batch under label 1, then under label 0.
@@ -167,13 +207,14 @@ class ResidualHead(Head):
 
     @override
     def answer(
-        self, activation: Tensor, own_features: Tensor, labels: Tensor, *, audited: bool
+        self, step: int, activation: Tensor, own_features: Tensor, labels: Tensor, *, audited: bool
     ) -> Answer:
         leaf = activation.detach().requires_grad_()
         nothing = own_features.flatten(1)[:, :0]
         logit = _checked(self._message_forward(leaf, nothing), len(labels))
         clean = self._clean_gradient(logit, leaf, labels) if audited else None
-        residual = self._protection.noisy_residual(logit.detach(), labels, noise=self._noise)
+        noise = self._noise.for_release(step, logit, labels)
+        residual = self._protection.noisy_residual(logit.detach(), labels, noise=noise)
         self._message_steps.begin()
         logit.backward(residual / len(labels))
         self._prediction_steps.begin()

@@ -1,7 +1,11 @@
 """Terms: every setting that both parties must share, compared before the first step."""
 
+import hashlib
+import json
 from dataclasses import asdict, dataclass
 from typing import Literal, get_args
+
+import torch
 
 from cutlayer import check
 from cutlayer.errors import TermsMismatchError
@@ -17,7 +21,15 @@ AlignmentForm = Literal["digests", "private", "given"]
 """``digests``: the handshake matches keyed digests of the ids. ``private``: a session before found
 the shared ids by private matching. ``given``: both parties bring exactly the same ids."""
 
-_CHOICES = {"mode": get_args(Mode), "alignment": get_args(AlignmentForm)}
+Order = Literal["seed", "nonces"]
+Wire = Literal["float32", "bfloat16"]
+_WIRE = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_CHOICES = {
+    "mode": get_args(Mode),
+    "alignment": get_args(AlignmentForm),
+    "order": get_args(Order),
+    "wire": get_args(Wire),
+}
 
 
 @dataclass(frozen=True)
@@ -54,6 +66,16 @@ class Terms:
     """Whether groups of records, instead of single ones, are kept together in the split."""
     alignment: AlignmentForm = "digests"
     """How the parties find their shared records."""
+    order: Order = "seed"
+    """What the batch order is drawn from: ``seed`` alone, or ``nonces`` of both parties as well, so
+    that neither can choose who meets whom."""
+    checkpoint_every: int = 100
+    """Steps between two checkpoints inside an epoch; each epoch ends with one."""
+    staleness: int = 0
+    """How many updates the activations may lag behind: 0 waits for each reply. The same for every
+    link, so the trained weights do not depend on it."""
+    wire: Wire = "float32"
+    """Number format of activations and gradients between the parties."""
 
     def __post_init__(self) -> None:
         for name, low in (
@@ -63,6 +85,8 @@ class Terms:
             ("seed", 0),
             ("folds", 0),
             ("test_fold", 0),
+            ("checkpoint_every", 1),
+            ("staleness", 0),
         ):
             check.at_least(name, getattr(self, name), low)
         if self.folds == 1 or (self.folds and self.test_fold >= self.folds):
@@ -79,6 +103,22 @@ class Terms:
             value = getattr(self, name)
             if value not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}.")
+
+    @property
+    def wire_dtype(self) -> torch.dtype:
+        """Torch's name for :attr:`wire`."""
+        return _WIRE[self.wire]
+
+    def keeps_after(self, step: int, batches_per_epoch: int) -> bool:
+        """Whether both parties settle and keep their state after this step, counted from 0."""
+        done = step % batches_per_epoch + 1
+        return done == batches_per_epoch or done % self.checkpoint_every == 0
+
+    @property
+    def meaning(self) -> str:
+        """A hash of all that a step's number depends on; more epochs do not change it."""
+        fields = {name: value for name, value in self.as_fields().items() if name != "epochs"}
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
     def as_fields(self) -> dict[str, JsonScalar]:
         """The terms as they go into HELLO."""

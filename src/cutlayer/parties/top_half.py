@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from cutlayer.parties.agreement import Agreement
 from cutlayer.parties.canaries import Canaries
 from cutlayer.parties.evaluation import Evaluation
-from cutlayer.parties.handshake import EpochRange
 from cutlayer.parties.inputs import Inputs, InputShape
 from cutlayer.parties.observers import ReleaseObserver
 
@@ -37,12 +36,24 @@ class TopHalf:
     """Quality on the test records."""
     positive_share: float
     """Share of positives among the training records, by their true labels."""
-    epochs: EpochRange
-    """Epochs that were trained in this start of the run."""
-    releases: int
-    """Gradient messages that were sent, in this start of the run."""
-    rows: int
-    """Gradient rows that were sent, each of them perturbed."""
+    sent: "Sent"
+    """What was sent for the first time since the party was started."""
+
+
+@dataclass
+class Sent:
+    """Gradient messages that were sent for the first time; copies after a crash are not counted."""
+
+    begin: int
+    """Steps that had been answered at earlier starts."""
+    releases: int = 0
+    rows: int = 0
+    """Gradient rows in them, each of them perturbed."""
+
+    def add(self, rows: int) -> None:
+        """Count one message."""
+        self.releases += 1
+        self.rows += rows
 
 
 @dataclass(frozen=True)

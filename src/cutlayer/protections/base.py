@@ -61,6 +61,8 @@ class Protection(ABC):
         Raises:
             KeyError: the state is not of this protection.
         """
+        for name in state:
+            raise KeyError(name)
 
 
 class GradientProtection(Protection):

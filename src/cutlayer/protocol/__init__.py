@@ -6,6 +6,7 @@ from cutlayer.protocol.grpc_endpoints import GrpcConnector, GrpcListener
 from cutlayer.protocol.identity import Identity, create_identity, load_identity, pair
 from cutlayer.protocol.in_memory import InMemoryTransport, in_memory_pair
 from cutlayer.protocol.messages import ErrorCode, Kind, Message, Role
+from cutlayer.protocol.outbox import OutboxTransport
 from cutlayer.protocol.session import Session, Shape, State
 from cutlayer.protocol.stream_endpoints import StreamConnector, StreamListener
 from cutlayer.protocol.transport import Deadlines, Traffic, Transport
@@ -21,6 +22,7 @@ __all__ = [
     "InMemoryTransport",
     "Kind",
     "Message",
+    "OutboxTransport",
     "Role",
     "Session",
     "Shape",

@@ -4,9 +4,11 @@ Both parties keep the same machine and check every message against it, sent or r
 
     label HELLO -> non-label HELLO -> label IDS -> non-label IDS
           -> label SPLIT -> non-label SPLIT -> READY
+    (no IDS where the terms say that the records were aligned before)
 
     loop:       READY --ACTIVATION--> REPLY_DUE --GRADIENT--> READY --QUERY--> QUERYING --QUERY--+
                                                                                   ^--------------+
+                (with staleness S the non-label party may send S more activations in REPLY_DUE)
     one round:  READY --FROZEN--> RELEASING --FROZEN--+
                                      ^----------------+
     alignment:  LABEL_IDS --label POINTS--> NON_LABEL_POINTS --non-label POINTS--> LABEL_POINTS
@@ -17,6 +19,8 @@ Both parties keep the same machine and check every message against it, sent or r
     any state but ENDED --ERROR--> FAILED
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 from types import TracebackType
@@ -65,10 +69,12 @@ TRANSITIONS: dict[tuple[State, Role, Kind], State] = {
     (State.LABEL_HELLO, _L, Kind.HELLO): State.NON_LABEL_HELLO,
     (State.NON_LABEL_HELLO, _N, Kind.HELLO): State.LABEL_IDS,
     (State.LABEL_IDS, _L, Kind.IDS): State.NON_LABEL_IDS,
+    (State.LABEL_IDS, _L, Kind.SPLIT): State.NON_LABEL_SPLIT,
     (State.NON_LABEL_IDS, _N, Kind.IDS): State.LABEL_SPLIT,
     (State.LABEL_SPLIT, _L, Kind.SPLIT): State.NON_LABEL_SPLIT,
     (State.NON_LABEL_SPLIT, _N, Kind.SPLIT): State.READY,
     (State.READY, _N, Kind.ACTIVATION): State.REPLY_DUE,
+    (State.REPLY_DUE, _N, Kind.ACTIVATION): State.REPLY_DUE,
     (State.REPLY_DUE, _L, Kind.GRADIENT): State.READY,
     (State.READY, _N, Kind.QUERY): State.QUERYING,
     (State.QUERYING, _N, Kind.QUERY): State.QUERYING,
@@ -112,10 +118,18 @@ class Session:
     """One party's end of a run: sends, receives, and keeps the machine."""
 
     def __init__(
-        self, role: Role, transport: Transport, *, run: str, deadlines: Deadlines | None = None
+        self,
+        role: Role,
+        transport: Transport,
+        *,
+        run: str,
+        staleness: int = 0,
+        deadlines: Deadlines | None = None,
     ) -> None:
         self.role = role
         self.state = State.LABEL_HELLO
+        self._most_in_flight = staleness + 1
+        self._in_flight = 0
         self._transport = transport
         self._run = run
         self._deadlines = deadlines or Deadlines()
@@ -183,13 +197,12 @@ class Session:
     ) -> None:
         """Whatever happened: tell the peer if it cannot know, and let go of the transport."""
         if kind is not None and not issubclass(kind, ConnectionLostError):
-            stopped = issubclass(kind, KeyboardInterrupt)
-            self.abort(ErrorCode.STOPPED if stopped else ErrorCode.FAILED)
+            self.abort(_code_for(kind))
         self._transport.close()
 
     def _send(self, message: Message) -> None:
         """Check against the machine, encode, hand over."""
-        following = TRANSITIONS.get((self.state, self.role, message.kind))
+        following = self._following(self.role, message.kind)
         if following is None:
             raise ProtocolError(
                 f"{self.role.value}: may not send {message.kind.name} in state {self.state.name}."
@@ -198,12 +211,13 @@ class Session:
         deadline = self._deadline()
         # Failed until the message is out: an ERROR after half a message would be read as its rest.
         self.state = State.FAILED
-        self._transport.send(header, payload, deadline=deadline)
-        self.state = following
+        with self._named():
+            self._transport.send(header, payload, deadline=deadline)
+        self._move(message.kind, following)
 
     def _receive(self, kind: Kind, step: int, shape: Shape | None) -> Message:
         """Wait for exactly this message, and move the machine on."""
-        following = TRANSITIONS.get((self.state, self.role.peer, kind))
+        following = self._following(self.role.peer, kind)
         if following is None:
             raise ProtocolError(
                 f"{self.role.value}: may not wait for {kind.name} in state {self.state.name}."
@@ -213,15 +227,38 @@ class Session:
             self._accept(header, kind, step, shape)
 
         try:
-            header, payload = self._transport.receive(accept, deadline=self._deadline())
-            message = codec.decode(header, payload)
+            with self._named():
+                header, payload = self._transport.receive(accept, deadline=self._deadline())
+                message = codec.decode(header, payload)
         except ProtocolError:
             self.abort(ErrorCode.PROTOCOL)
             raise
         if message.kind is Kind.ERROR:
             self._peer_ended(message)
-        self.state = following
+        self._move(kind, following)
         return message
+
+    def _following(self, sender: Role, kind: Kind) -> State | None:
+        """The state after a message, or ``None`` where it may not come now."""
+        if kind is Kind.ACTIVATION and self._in_flight >= self._most_in_flight:
+            return None
+        return TRANSITIONS.get((self.state, sender, kind))
+
+    def _move(self, kind: Kind, following: State) -> None:
+        """Go on after a message."""
+        self._in_flight += (kind is Kind.ACTIVATION) - (kind is Kind.GRADIENT)
+        self.state = State.REPLY_DUE if self._in_flight else following
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Say at which party an error of the transport or the codec was met."""
+        try:
+            yield
+        except (ConnectionLostError, ProtocolError) as error:
+            named = str(error).startswith((Role.LABEL.value, Role.NON_LABEL.value))
+            if not named:
+                error.args = (f"{self.role.value}: {error}", *error.args[1:])
+            raise
 
     def _accept(self, header: codec.Header, kind: Kind, step: int, shape: Shape | None) -> None:
         """Refuse every header but the expected one (or a well-formed ERROR)."""
@@ -270,3 +307,10 @@ class Session:
             return self._deadlines.connect  # a connection may wait in line until the party is free
         handshake = self.state in _HANDSHAKE
         return self._deadlines.handshake if handshake else self._deadlines.step
+
+
+def _code_for(error: type[BaseException]) -> ErrorCode:
+    """The word that the peer gets."""
+    if issubclass(error, KeyboardInterrupt):
+        return ErrorCode.STOPPED
+    return ErrorCode.PROTOCOL if issubclass(error, ProtocolError) else ErrorCode.FAILED

@@ -64,6 +64,9 @@ class PartyConfiguration(BaseModel):
     batch_size: int = Field(default=512, ge=2)
     cut_width: int = Field(default=32, ge=1, le=1 << 20)
     seed: int = Field(default=0, ge=0, lt=1 << 63)
+    checkpoint_every: int = Field(default=100, ge=1)
+    staleness: int = Field(default=0, ge=0, le=64)
+    wire: Literal["float32", "bfloat16"] = "float32"
     validation_share: float = Field(default=0.1, ge=0, lt=1)
     test_share: float = Field(default=0.2, gt=0, lt=1)
 
@@ -153,6 +156,10 @@ class PartyConfiguration(BaseModel):
             test_share=self.test_share,
             grouped=self.group is not None,
             alignment=self.alignment,
+            order="nonces" if purpose == "training" else "seed",
+            checkpoint_every=self.checkpoint_every,
+            staleness=self.staleness,
+            wire=self.wire,
         )
 
     @property
@@ -198,6 +205,8 @@ class LabelConfiguration(PartyConfiguration):
     negative: Literal["rest"] | None = None
     audit_every: int = Field(default=1, ge=0)
     """Attack every so many outgoing batches; 0: none."""
+    cadence: float = Field(default=0.0, ge=0, le=60)
+    """Seconds; replies leave at multiples of it after their request, whatever they took."""
     record: ByteSize = Field(default=ByteSize(0), ge=0)
     """Most space for the recording that ``cutlayer audit`` attacks, as ``1 GiB``; 0: none. Where
     the messages need more, the whole histories of fewer records are kept."""
@@ -248,6 +257,7 @@ def read_configuration(
         raise ConfigurationError(f"{party}: {path}: {_first_problem(kind, error)}") from error
     try:
         _require_real_use(configuration)
+        _require_planned(configuration)
         _require_device(configuration.device)
         _ = configuration.terms(), configuration.meeting_point
         _ = configuration.compute, configuration.table_file()
@@ -264,6 +274,17 @@ def _require_real_use(configuration: PartyConfiguration) -> None:
         raise ConfigurationError(
             f"protection: {configuration.protection} may end a run because of the labels of a "
             "batch, which tells the peer; it is for simulations. Use statistics=averaged."
+        )
+
+
+def _require_planned(configuration: PartyConfiguration) -> None:
+    """Refuse more epochs than the protection's goal is planned for."""
+    planned = configuration.applied.planned_releases
+    if planned is not None and planned < configuration.epochs:
+        raise ConfigurationError(
+            f"epochs: {configuration.protection} is planned for {planned} releases of each record, "
+            f"and epochs is {configuration.epochs}. Lower epochs, or begin a run of another name "
+            "that is planned for all of them."
         )
 
 

@@ -21,18 +21,20 @@ from cutlayer.audits.finding_rows import (
 )
 from cutlayer.audits.findings import Applied, Bound, Findings, Utility
 from cutlayer.data import TableReading
+from cutlayer.durable import storage, whole_file
+from cutlayer.errors import ConnectionLostError, PeerEndedError
 from cutlayer.leakage.guarantee import Guarantee
 from cutlayer.parties import (
     Agreement,
     BottomHalf,
     Canaries,
-    CheckpointStore,
     LabelParty,
-    Ledger,
     NonLabelParty,
+    Persistence,
     TopHalf,
 )
 from cutlayer.parties.checkpoint import load_encoder, load_weights, save_half
+from cutlayer.parties.handshake import Tell, say_nothing
 from cutlayer.parties.observers import ProgressObserver, ReleaseObserver
 from cutlayer.protocol import Transport
 from cutlayer.rng import SecretNoise
@@ -43,9 +45,10 @@ from cutlayer.runs.configuration import (
     PartyConfiguration,
 )
 from cutlayer.runs.halves import build_bottom, build_top
+from cutlayer.runs.reconnecting import until_done
+from cutlayer.runs.session_opening import endpoint_of, telling_peer
 
 PREDICTIONS_FILE = "predictions.csv"
-_CHECKPOINTS, _LEDGER = "checkpoints", "ledger.json"
 
 
 @dataclass(frozen=True)
@@ -59,10 +62,11 @@ class LabelRun:
 def run_label_party(
     configuration: LabelConfiguration,
     reading: TableReading,
-    transport: Transport,
     *,
+    on_listening: Callable[[int], None] | None = None,
     observers: Sequence[ReleaseObserver] = (),
     progress: Sequence[ProgressObserver] = (),
+    tell: Tell = say_nothing,
 ) -> LabelRun:
     """Train as the label party; keeps tops, predictions of held-out records, and findings.
 
@@ -71,7 +75,8 @@ def run_label_party(
     """
     folder = configuration.run_folder
     _private(folder)
-    ledger = Ledger(folder / _LEDGER, configuration.protection_settings)
+    with telling_peer(configuration):
+        persistence = Persistence.in_folder(folder, configuration.protection_settings)
     audits: list[ReleaseAudit] = []
     protection = configuration.applied
 
@@ -91,17 +96,31 @@ def run_label_party(
         protection,
         lambda _, cut_width, own: build_top(configuration, cut_width, own),
         make_optimizer(configuration),
-        noise=SecretNoise(),
+        noise=persistence.key.noise(),
         observers=make_observers,
         progress=progress,
-        checkpoints=CheckpointStore(folder / _CHECKPOINTS),
-        ledger=ledger,
+        persistence=persistence,
         compute=configuration.compute,
+        cadence=configuration.cadence,
+        max_ids=configuration.max_ids,
+        tell=tell,
     )
-    half = party.run(transport)
-    save_half(folder, half.halves, half.inputs.encoder)
-    write_predictions(half.agreement, half.held_out_logit, folder / PREDICTIONS_FILE)
-    releases = 0 if configuration.protection == FROZEN else ledger.epochs_begun
+
+    def keep(half: TopHalf) -> None:
+        save_half(folder, half.halves, half.inputs.encoder)
+        write_predictions(half.agreement, half.held_out_logit, folder / PREDICTIONS_FILE)
+
+    try:
+        with endpoint_of(configuration, on_listening) as endpoint:
+            half = until_done(
+                lambda transport: party.run(transport, keep),
+                endpoint,
+                wait=configuration.wait,
+                tell=tell,
+            )
+        releases = persistence.journal.releases_per_record if persistence.journal else 0
+    finally:
+        persistence.close()
     promised = _promised(protection.guarantee, releases)
     findings = _findings(configuration, half, audits, promised, releases)
     return LabelRun(half, findings)
@@ -110,9 +129,9 @@ def run_label_party(
 def run_non_label_party(
     configuration: NonLabelConfiguration,
     reading: TableReading,
-    transport: Transport,
     *,
     progress: Sequence[ProgressObserver] = (),
+    tell: Tell = say_nothing,
 ) -> BottomHalf:
     """Train as the non-label party; keeps the bottom half.
 
@@ -120,18 +139,40 @@ def run_non_label_party(
         CutlayerError: the run could not be done; what was checkpointed stays.
     """
     folder = configuration.run_folder
+    _private(folder)
+    with telling_peer(configuration):
+        persistence = Persistence.in_folder(folder)
     party = NonLabelParty(
         reading.table,
         configuration.terms(),
         lambda own: build_bottom(configuration, own),
         make_optimizer(configuration),
         progress=progress,
-        checkpoints=CheckpointStore(folder / _CHECKPOINTS),
+        persistence=persistence,
         compute=configuration.compute,
+        max_ids=configuration.max_ids,
+        tell=tell,
     )
-    half = party.run(transport)
-    save_half(folder, {"bottom": half.bottom}, half.inputs.encoder)
-    return half
+
+    def keep(half: BottomHalf) -> None:
+        save_half(folder, {"bottom": half.bottom}, half.inputs.encoder)
+
+    try:
+        with endpoint_of(configuration) as endpoint:
+            return until_done(
+                lambda transport: party.run(transport, keep),
+                endpoint,
+                wait=configuration.wait,
+                tell=tell,
+            )
+    except ConnectionLostError as error:
+        if party.complete is None or isinstance(error, PeerEndedError):
+            raise
+        tell(
+            "non-label party: the label party has all that it needs from here, but its farewell "
+            "did not arrive. If it has not finished, start both again."
+        )
+        return party.complete
 
 
 def predict_as_label_party(
@@ -222,16 +263,15 @@ def write_predictions(
             "probability": torch.sigmoid(logit.double()).tolist(),
         }
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    table.write_csv(partial)
-    partial.replace(path)
+    with whole_file(path) as partial:
+        table.write_csv(partial)
 
 
 def _private(folder: Path) -> None:
     """Make the run's folder readable by its owner alone: it tells about labels."""
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)
+    with storage(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
 
 
 def _promised(guarantee: Callable[[int], Guarantee], releases: int) -> tuple[Bound, Bound]:
@@ -260,8 +300,8 @@ def _findings(
     strength = "-" if frozen else configuration.applied.strength
     stage = "none" if frozen else configuration.applied.stage.value
     title = configuration.run
-    if half.epochs.begin:  # what an earlier start sent was measured then
-        title += f", epochs {half.epochs.begin + 1} to {half.epochs.end}"
+    if half.sent.begin:  # what an earlier start sent was measured then
+        title += f", from step {half.sent.begin + 1} on"
     utility = Utility(
         protection=name,
         strength=strength,
@@ -295,10 +335,10 @@ def _findings(
                 protection=name,
                 strength=strength,
                 stage=stage,
-                releases=half.releases,
-                rows=half.rows,
-                statement=f"{name} was applied to all {half.rows:,} gradient rows of "
-                f"{half.releases:,} messages of this start; each record is charged with "
+                releases=half.sent.releases,
+                rows=half.sent.rows,
+                statement=f"{name} was applied to all {half.sent.rows:,} gradient rows of "
+                f"{half.sent.releases:,} messages of this start; each record is charged with "
                 f"{releases} releases over all starts of the run.",
             )
         ],

@@ -44,7 +44,7 @@ def read_records(configuration: PartyConfiguration, *, labelled: bool = True) ->
         DataError: the file breaks a rule, or there is no private alignment yet.
     """
     table_file = configuration.table_file()
-    with _peer_told(configuration):
+    with telling_peer(configuration):
         reading = table_file.read(configuration.role.value, labelled=labelled)
         return replace(reading, table=aligned_records(configuration, reading.table))
 
@@ -57,7 +57,7 @@ def read_ids(configuration: PartyConfiguration) -> TextSequence:
         DataError: the file breaks a rule.
     """
     table_file = configuration.table_file()
-    with _peer_told(configuration):
+    with telling_peer(configuration):
         return table_file.read_ids(configuration.role.value)
 
 
@@ -103,58 +103,9 @@ def endpoint_of(
     return listener
 
 
-def open_transport(
-    configuration: PartyConfiguration, on_listening: Callable[[int], None] | None = None
-) -> Transport:
-    """Meet the peer once.
-
-    Args:
-        configuration: of this party.
-        on_listening: told the port once the label party listens.
-
-    Raises:
-        ConfigurationError: as :func:`endpoint_of`.
-        DeadlineError: the peer did not appear in time.
-    """
-    endpoint = endpoint_of(configuration, on_listening)
-    try:
-        return _OnlyMeeting(endpoint, endpoint.meet(deadline=configuration.wait))
-    except BaseException:
-        endpoint.close()
-        raise
-
-
-class _OnlyMeeting(Transport):
-    """A transport that closes its endpoint with itself."""
-
-    def __init__(self, endpoint: Endpoint, transport: Transport) -> None:
-        super().__init__()
-        self._endpoint, self._transport = endpoint, transport
-        self.traffic = transport.traffic
-
-    @override
-    def send(self, header: bytes, payload: memoryview, *, deadline: float) -> None:
-        self._transport.send(header, payload, deadline=deadline)
-
-    @override
-    def receive(
-        self, accept: Callable[[Header], None], *, deadline: float
-    ) -> tuple[Header, bytearray]:
-        return self._transport.receive(accept, deadline=deadline)
-
-    @override
-    def close(self) -> None:
-        self._transport.close()
-        self._endpoint.close()
-
-    @override
-    def describe(self) -> str:
-        return self._transport.describe()
-
-
 @contextmanager
-def _peer_told(configuration: PartyConfiguration) -> Iterator[None]:
-    """Let a peer that waits know of an error before it is raised."""
+def telling_peer(configuration: PartyConfiguration) -> Iterator[None]:
+    """What is done before the peer is met: if it fails, a peer that waits already is told so."""
     identity_of(configuration)  # before a long file is read
     try:
         yield

@@ -117,7 +117,7 @@ def do_run(configuration: TradeoffConfiguration, run: Run, folder: Path) -> RunR
         train_auc=leak_auc(logit, labels),
         train_loss=float(loss),
         attacks=attack_results(audit),
-        steps=trained.top.releases,
+        steps=trained.top.sent.releases,
         audited_batches=audit.releases,
         one_class_batches=max(m.one_class_batches for m in audit.measurements),
         train_records=len(trained.top.agreement.train),

@@ -1,0 +1,82 @@
+"""Durable files: whole or absent whatever happens, and on the disk before anybody relies on them.
+
+Every failure of the disk is one typed error.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cutlayer.errors import StorageError
+
+PARTIAL = ".partial"
+"""Suffix of a file that is being written; left-overs of a crash may be deleted."""
+
+
+@contextmanager
+def storage(path: Path, doing: str = "write") -> Iterator[None]:
+    """Turn the operating system's complaints about a file or folder into ours.
+
+    Raises:
+        StorageError: the disk is full or broken, or access is denied.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StorageError(
+            f"Cannot {doing} {path}: {reason}. Nothing that depends on it has left this machine. "
+            "Give it room or access, then start the same command again."
+        ) from error
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A path to write to; the file gets its name, durably, when the block ends without an error.
+
+    Raises:
+        StorageError: the disk is full or broken, or access is denied.
+    """
+    with storage(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(path.name + PARTIAL)
+        yield partial
+        sync(partial)
+        partial.replace(path)
+        sync(path.parent)
+
+
+def create_private(path: Path, content: bytes) -> bytes:
+    """Write a secret for its owner alone, unless the file exists; returns what the file holds.
+
+    Two processes that do this at once come to the same content.
+
+    Raises:
+        StorageError: the disk is full or broken, or access is denied.
+    """
+    with storage(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        number, name = tempfile.mkstemp(suffix=PARTIAL, dir=path.parent)  # readable by its owner
+        try:
+            with os.fdopen(number, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(name, path)
+        except FileExistsError:
+            return path.read_bytes()
+        finally:
+            Path(name).unlink()
+        sync(path.parent)
+    return content
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

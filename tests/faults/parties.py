@@ -1,0 +1,206 @@
+"""Two parties of one run in processes of their own, which tests kill, freeze and starve.
+
+Processes are forked from a server that has imported torch, so that a start costs milliseconds.
+"""
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import traceback
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+import torch
+
+from cutlayer.data.tensor_records import TensorRecords
+from cutlayer.errors import CutlayerError
+from cutlayer.models import Top, mlp
+from cutlayer.parties import InputShape, LabelParty, NonLabelParty, Persistence, Terms
+from cutlayer.protections import PROTECTIONS, parse_protection
+from cutlayer.protocol import (
+    Address,
+    Deadlines,
+    Endpoint,
+    GrpcConnector,
+    GrpcListener,
+    Role,
+    StreamConnector,
+    StreamListener,
+    load_identity,
+)
+from cutlayer.runs.reconnecting import until_done
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["tests.faults.parties"])
+PARTIES = ("label", "other")
+DONE, JOURNAL = "done.json", "journal"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run; small enough for a thousand kills."""
+
+    folder: str
+    port: int
+    records: int = 192
+    batch_size: int = 32
+    epochs: int = 6
+    checkpoint_every: int = 4
+    protection: str = "residual:sigma=1"
+    staleness: int = 0
+    transport: str = "plain"
+    """``plain``, ``tls`` or ``grpc``; the latter two need ``identities``."""
+    identities: str = ""
+    wire: str = "float32"
+    deadlines: dict[str, float] = field(
+        default_factory=lambda: {"connect": 20.0, "handshake": 20.0, "step": 20.0}
+    )
+    wait: float = 60.0
+    sabotage: str = ""
+    """Name of a deliberate bug; see :data:`SABOTAGE`."""
+
+    def of(self, party: str) -> Path:
+        return Path(self.folder) / party
+
+    @property
+    def terms(self) -> Terms:
+        return Terms(
+            run="faults",
+            data="faults",
+            protection=self.protection,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            cut_width=4,
+            folds=4,
+            order="nonces",
+            checkpoint_every=self.checkpoint_every,
+            staleness=self.staleness,
+            wire=self.wire,
+        )
+
+
+def start(plan: Plan, party: str) -> multiprocessing.process.BaseProcess:
+    """Start a party; it ends with status 0, or with 1 and a line in its folder's error.txt."""
+    process = CONTEXT.Process(target=_play, args=(asdict(plan), party), daemon=True)
+    process.start()
+    return process
+
+
+def _play(settings: dict, party: str) -> None:
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    plan = Plan(**settings)
+    folder = plan.of(party)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        if plan.sabotage:
+            from tests.faults.sabotage import SABOTAGE
+
+            SABOTAGE[plan.sabotage](party)
+        weights = _label(plan, folder) if party == "label" else _other(plan, folder)
+        (folder / DONE).write_text(json.dumps(weights))
+    except CutlayerError as error:
+        with (folder / "error.txt").open("a") as file:
+            file.write(f"{type(error).__name__}: {error}\n")
+        sys.exit(1)
+    except BaseException:
+        (folder / "crash.txt").write_text(traceback.format_exc())
+        raise
+
+
+def records() -> tuple[TensorRecords, TensorRecords]:
+    """Both parties' records, the same in every process."""
+    generator = torch.Generator().manual_seed(3)
+    count = 192
+    numbers = torch.randn(count, 5, generator=generator)
+    labels = (numbers.sum(1) + torch.randn(count, generator=generator) > 0.5).long()
+    ids = tuple(f"r{i:04d}" for i in range(count))
+    return (
+        TensorRecords("label party", ids, numbers[:, 3:], labels),
+        TensorRecords("non-label party", ids, numbers[:, :3]),
+    )
+
+
+def endpoint(plan: Plan, party: str) -> Endpoint:
+    """Where a party meets the other, by the plan's transport."""
+    address = Address("127.0.0.1", plan.port)
+    identity = None
+    if plan.transport != "plain":
+        role = Role.LABEL if party == "label" else Role.NON_LABEL
+        identity = load_identity(Path(plan.identities) / party, role)
+    if plan.transport == "grpc":
+        assert identity is not None
+        return (GrpcListener if party == "label" else GrpcConnector)(address, identity)
+    return (StreamListener if party == "label" else StreamConnector)(address, identity)
+
+
+def _adam(parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    return torch.optim.Adam(parameters, lr=0.01)
+
+
+def _label(plan: Plan, folder: Path) -> dict[str, str]:
+    persistence = Persistence.in_folder(folder, plan.protection)
+    party = LabelParty(
+        records()[0],
+        plan.terms,
+        parse_protection(plan.protection, PROTECTIONS),
+        lambda name, cut, own: Top(
+            cut, own.shape[0], [8], torch.Generator().manual_seed(len(name))
+        ),
+        _adam,
+        noise=persistence.key.noise(),
+        persistence=persistence,
+        deadlines=Deadlines(**plan.deadlines),
+    )
+
+    with endpoint(plan, "label") as meeting:
+        half = until_done(party.run, meeting, wait=plan.wait, tell=_log(folder))
+    assert persistence.journal is not None
+    return {
+        **{name: digest_of(module) for name, module in half.halves.items()},
+        "predictions": sha256(half.held_out_logit.numpy().tobytes()).hexdigest(),
+        "released": str(persistence.journal.released),
+    }
+
+
+def _other(plan: Plan, folder: Path) -> dict[str, str]:
+    # A dropout layer: what torch's own generator decides must come out alike as well.
+    def make(own: InputShape) -> torch.nn.Module:
+        body = mlp([own.width, 8, 4], torch.Generator().manual_seed(1))
+        return torch.nn.Sequential(torch.nn.Dropout(0.2), body)
+
+    party = NonLabelParty(
+        records()[1],
+        plan.terms,
+        make,
+        _adam,
+        persistence=Persistence.in_folder(folder),
+        deadlines=Deadlines(**plan.deadlines),
+    )
+    with endpoint(plan, "other") as meeting:
+        half = until_done(party.run, meeting, wait=plan.wait, tell=_log(folder))
+    return {"bottom": digest_of(half.bottom)}
+
+
+def digest_of(module: torch.nn.Module) -> str:
+    """SHA-256 of a module's weights."""
+    mark = sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        mark.update(name.encode() + tensor.numpy().tobytes())
+    return mark.hexdigest()
+
+
+def _log(folder: Path):
+    def tell(notice: str) -> None:
+        with (folder / "notices.txt").open("a") as file:
+            file.write(f"{os.getpid()} {notice}\n")
+
+    return tell
+
+
+def outcome(plan: Plan) -> dict[str, dict[str, str]]:
+    """What both parties came to."""
+    return {party: json.loads((plan.of(party) / DONE).read_text()) for party in PARTIES}
