@@ -141,6 +141,10 @@ def _adam(parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
     return torch.optim.Adam(parameters, lr=0.01)
 
 
+def _make_top(name: str, cut_width: int, own: InputShape) -> torch.nn.Module:
+    return Top(cut_width, own.width, [8], torch.Generator().manual_seed(len(name)))
+
+
 def _label(plan: Plan, folder: Path) -> dict[str, str]:
     persistence = Persistence.in_folder(folder, plan.protection)
     party = LabelParty(

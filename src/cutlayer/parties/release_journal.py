@@ -54,7 +54,11 @@ class ReleaseJournal:
         self.released = 0
         """Steps that were answered, over all starts."""
         if path.exists():
-            self._open()
+            try:
+                self._open()
+            except BaseException:
+                self.close()
+                raise
 
     @property
     def releases_per_record(self) -> int:

@@ -1,0 +1,186 @@
+import json
+import os
+import random
+import shutil
+
+import pytest
+
+from cutlayer.errors import ConfigurationError, DataError, ProtocolError, StorageError
+from cutlayer.parties import ReleaseJournal
+from cutlayer.rng import SecretNoise
+
+BINDING = {"terms": "t", "records": "r", "order": "o", "batches_per_epoch": "4"}
+ENTRY = 80
+
+
+OPEN = []
+
+
+@pytest.fixture(autouse=True)
+def closed_at_the_end():
+    yield
+    while OPEN:
+        OPEN.pop().close()
+
+
+def opened(path, protection="marvell"):
+    while OPEN:
+        OPEN.pop().close()
+    OPEN.append(ReleaseJournal(path, protection))
+    OPEN[-1].bind(BINDING)
+    return OPEN[-1]
+
+
+def digests(step):
+    return bytes([step]) * 32, bytes([step + 100]) * 32
+
+
+def filled(path, steps=10):
+    journal = opened(path)
+    for step in range(steps):
+        assert journal.settle(step, *digests(step))
+    journal.close()
+    return path
+
+
+def test_a_step_is_on_record_once_and_only_with_its_own_bytes(tmp_path):
+    path = filled(tmp_path / "journal")
+    journal = opened(path)
+    assert (journal.released, journal.releases_per_record) == (10, 3)  # 10 steps of 4 an epoch
+    assert not journal.settle(3, *digests(3))  # the same again: allowed, and nothing new
+    assert path.stat().st_size == len(path.read_bytes().splitlines(keepends=True)[0]) + 10 * ENTRY
+    with pytest.raises(ProtocolError, match="step 3 was answered before"):
+        journal.require_known_request(3, digests(4)[0])
+    with pytest.raises(ProtocolError, match="step 3 was answered before"):
+        journal.settle(3, digests(4)[0], digests(3)[1])
+    with pytest.raises(ConfigurationError, match="gives another answer"):
+        journal.settle(3, digests(3)[0], digests(4)[1])
+    with pytest.raises(DataError, match="entries are missing"):
+        journal.settle(12, *digests(12))
+    assert journal.released == 10
+    assert journal.settle(10, *digests(10))
+
+
+def test_nothing_is_written_before_the_first_reply(tmp_path):
+    journal = opened(tmp_path / "journal")
+    assert journal.releases_per_record == 0
+    assert not (tmp_path / "journal").exists()
+    with pytest.raises(ValueError, match="bind"):
+        ReleaseJournal(tmp_path / "journal", "x").settle(0, *digests(0))
+
+
+@pytest.mark.parametrize("name", ["terms", "records", "order", "batches_per_epoch"])
+def test_steps_cannot_come_to_mean_something_else(tmp_path, name):
+    path = filled(tmp_path / "journal")
+    journal = opened(path)
+    with pytest.raises(ConfigurationError, match=f"10 messages with {name} = {BINDING[name]}"):
+        journal.bind({**BINDING, name: "9"})
+
+
+def test_another_protection_is_refused(tmp_path):
+    path = filled(tmp_path / "journal")
+    with pytest.raises(ConfigurationError, match="10 messages under marvell"):
+        ReleaseJournal(path, "residual")
+
+
+def test_one_process_at_a_time(tmp_path):
+    path = filled(tmp_path / "journal")
+    holder = opened(path)
+    with pytest.raises(ConfigurationError, match="another process is using"):
+        ReleaseJournal(path, "marvell")
+    holder.close()
+    opened(path)
+
+
+def test_half_an_entry_of_a_crash_is_dropped_and_can_be_written_again(tmp_path):
+    path = filled(tmp_path / "journal")
+    whole = path.read_bytes()
+    for kept in (1, 40, 79):
+        path.write_bytes(whole[: len(whole) - ENTRY + kept])
+        journal = opened(path)
+        assert journal.released == 9
+        assert journal.settle(9, *digests(9))
+        journal.close()
+        assert path.read_bytes() == whole
+    path.write_bytes(whole + bytes(ENTRY))  # the file had grown, the entry was not written
+    assert opened(path).released == 10
+
+
+def test_a_flipped_bit_anywhere_is_found(tmp_path):
+    path = filled(tmp_path / "journal")
+    whole = path.read_bytes()
+    header = whole.index(b"\n") + 1
+    chance = random.Random(1)
+    for _ in range(300):
+        spoilt = bytearray(whole)
+        place = chance.randrange(len(whole) * 8)
+        spoilt[place // 8] ^= 1 << place % 8
+        path.write_bytes(spoilt)
+        if place // 8 < header:
+            with pytest.raises((DataError, ConfigurationError)):
+                opened(path)
+        else:
+            with pytest.raises(DataError, match="damaged"):
+                opened(path)
+
+
+def test_truncation_never_turns_into_another_history(tmp_path):
+    path = filled(tmp_path / "journal")
+    whole = path.read_bytes()
+    header = whole.index(b"\n") + 1
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        journal = opened(path)
+        assert journal.released == max(0, length - header) // ENTRY
+        for step in range(journal.released):
+            assert not journal.settle(step, *digests(step))
+        journal.close()
+
+
+def test_a_full_disk_leaves_the_journal_as_it_was(tmp_path, monkeypatch):
+    path = filled(tmp_path / "journal")
+    before = path.read_bytes()
+    journal = opened(path)
+    fsync = os.fsync
+
+    def full(number):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageError, match="No space left on device"):
+        journal.settle(10, *digests(10))
+    assert path.read_bytes() == before
+    assert journal.released == 10
+    monkeypatch.setattr(os, "fsync", fsync)
+    assert journal.settle(10, *digests(10))
+    journal.close()
+    assert opened(path).released == 11
+
+
+def test_a_moved_entry_is_found(tmp_path):
+    path = filled(tmp_path / "journal")
+    other = tmp_path / "other"
+    shutil.copy(path, other)
+    whole = bytearray(path.read_bytes())
+    start = whole.index(b"\n") + 1
+    whole[start : start + ENTRY], whole[start + ENTRY : start + 2 * ENTRY] = (
+        whole[start + ENTRY : start + 2 * ENTRY],
+        whole[start : start + ENTRY],
+    )
+    path.write_bytes(whole)
+    with pytest.raises(DataError, match="entry 0 of 10"):
+        opened(path)
+
+
+@pytest.mark.parametrize("line", [b"garbage\n", b"{}\n", b"[1]\n", b'{"format": "other/1"}\n'])
+def test_a_file_that_is_no_journal_is_named(tmp_path, line):
+    (tmp_path / "journal").write_bytes(line)
+    with pytest.raises(DataError, match="damaged"):
+        opened(tmp_path / "journal")
+
+
+def test_no_secret_is_in_it(tmp_path):
+    path = filled(tmp_path / "journal")
+    header = json.loads(path.read_bytes().splitlines()[0])
+    assert set(header) == {"format", "protection", *BINDING}
+    assert repr(SecretNoise(bytes(32))) == "SecretNoise()"
