@@ -110,7 +110,7 @@ def test_a_flipped_bit_anywhere_is_found(tmp_path):
     path = filled(tmp_path / "journal")
     whole = path.read_bytes()
     header = whole.index(b"\n") + 1
-    chance = random.Random(1)
+    chance = random.Random(1)  # noqa: S311
     for _ in range(300):
         spoilt = bytearray(whole)
         place = chance.randrange(len(whole) * 8)

@@ -103,7 +103,7 @@ def findings_of_canary_run(
         training,
         attacks=attacks,
         scope=scope,
-        on_release=lambda done: on_progress(top.releases + done, 2 * top.releases),
+        on_release=lambda done: on_progress(top.sent.releases + done, 2 * top.sent.releases),
     )
     audited = _audited(label, scope)
     return Findings(
@@ -134,10 +134,10 @@ def findings_of_canary_run(
                 protection=audited.name,
                 strength=audited.strength,
                 stage=label.applied.stage.value,
-                releases=top.releases,
-                rows=top.rows,
-                statement=f"{audited.name} was applied to all {top.rows:,} gradient rows of "
-                f"{top.releases:,} messages; {canaries:,} records carried coins.",
+                releases=top.sent.releases,
+                rows=top.sent.rows,
+                statement=f"{audited.name} was applied to all {top.sent.rows:,} gradient rows of "
+                f"{top.sent.releases:,} messages; {canaries:,} records carried coins.",
             )
         ],
         utility=[audited.utility],
@@ -173,7 +173,7 @@ def _train(
 
     top = LabelParty(
         label.table_file().read(label.role.value, labelled=True).table,
-        label.terms(),
+        replace(label.terms(), order="seed"),
         label.applied,
         lambda _, cut_width, own: build_top(label, cut_width, own),
         make_optimizer(label),
@@ -185,7 +185,7 @@ def _train(
     )
     bottom = NonLabelParty(
         other.table_file().read(other.role.value, labelled=True).table,
-        other.terms(),
+        replace(other.terms(), order="seed"),
         lambda own: build_bottom(other, own),
         make_optimizer(other),
         observers=hand_over,
