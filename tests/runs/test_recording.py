@@ -3,6 +3,7 @@
 import csv
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 import torch
@@ -82,7 +83,7 @@ def record(label_path, other_path):
 
     top = LabelParty(
         label.table_file().read("label party", labelled=True).table,
-        label.terms(),
+        replace(label.terms(), order="seed"),
         label.applied,
         lambda _, width, own: build_top(label, width, own),
         make_optimizer(label),
@@ -91,7 +92,7 @@ def record(label_path, other_path):
     )
     bottom = NonLabelParty(
         other.table_file().read("non-label party", labelled=True).table,
-        other.terms(),
+        replace(other.terms(), order="seed"),
         lambda own: build_bottom(other, own),
         make_optimizer(other),
     )

@@ -419,3 +419,13 @@ def test_init_pair_then_two_commands_over_tls(pair, transport):
     bounds = [row["guarantee"]["leak_auc"] for row in findings["rows"] if row["releases"] == "all"]
     assert bounds
     assert bounds == [pytest.approx(0.7)] * len(bounds)
+
+
+def test_a_run_of_two_commands_is_recorded_and_attacked_afterwards(pair):
+    options = ("--protection", "residual:sigma=2")
+    assert_ended_well(pair.run(label=(*options, "--record", "1 MiB"), other=options))
+    audit = Command(["audit", "runs/pair/label-party", "--attacks", "norm"], pair.folder / "label")
+    out, err = audit.communicate(timeout=120)
+    assert audit.returncode == 0, (out, err)
+    findings = json.loads((pair.kept("label") / "findings.json").read_text())
+    assert {row["attack"] for row in findings["rows"]} == {"norm"}

@@ -10,7 +10,7 @@ import polars as pl
 import torch
 from torch import Tensor, nn
 
-from cutlayer.audits import ReleaseAudit
+from cutlayer.audits import ReleaseAudit, ReleaseRecorder
 from cutlayer.audits.finding_rows import (
     GENEROUS_HINT,
     Audited,
@@ -46,6 +46,7 @@ from cutlayer.runs.configuration import (
 )
 from cutlayer.runs.halves import build_bottom, build_top
 from cutlayer.runs.reconnecting import until_done
+from cutlayer.runs.recording import open_recorder
 from cutlayer.runs.session_opening import endpoint_of, telling_peer
 
 PREDICTIONS_FILE = "predictions.csv"
@@ -78,17 +79,19 @@ def run_label_party(
     with telling_peer(configuration):
         persistence = Persistence.in_folder(folder, configuration.protection_settings)
     audits: list[ReleaseAudit] = []
+    recorders: list[ReleaseRecorder] = []
     protection = configuration.applied
 
-    def make_observers(_: Agreement, canaries: Canaries) -> Sequence[ReleaseObserver]:
-        if not configuration.audit_every:
-            return ()
-        audits.append(
-            ReleaseAudit(
-                canaries.labels, generator=torch.Generator(), every=configuration.audit_every
+    def make_observers(agreement: Agreement, canaries: Canaries) -> Sequence[ReleaseObserver]:
+        if configuration.audit_every:
+            audits.append(
+                ReleaseAudit(
+                    canaries.labels, generator=torch.Generator(), every=configuration.audit_every
+                )
             )
-        )
-        return (*audits, *observers)
+        if configuration.record:
+            recorders.append(open_recorder(configuration, agreement, canaries))
+        return (*audits, *recorders, *observers)
 
     party = LabelParty(
         reading.table,
@@ -121,6 +124,8 @@ def run_label_party(
         releases = persistence.journal.releases_per_record if persistence.journal else 0
     finally:
         persistence.close()
+        for recorder in recorders:
+            recorder.close()
     promised = _promised(protection.guarantee, releases)
     findings = _findings(configuration, half, audits, promised, releases)
     return LabelRun(half, findings)
