@@ -15,6 +15,8 @@ from cutlayer.attacks.base import (
     SideKnowledge,
     runnable,
 )
+from cutlayer.attacks.batch_inversion import batch_inversion
+from cutlayer.attacks.bypass import bypasses
 from cutlayer.attacks.class_centre import class_mean_attack, class_median_attack
 from cutlayer.attacks.class_model import ClassModel
 from cutlayer.attacks.cosine_attack import cosine_attack
@@ -39,7 +41,7 @@ from cutlayer.attacks.similarity_attack import (
 )
 from cutlayer.attacks.spectral_attack import activation_spectrum, gradient_spectrum
 from cutlayer.attacks.spectral_clustering import spectral_clustering
-from cutlayer.attacks.suite import ATTACKS, HISTORY_ATTACKS, average_of
+from cutlayer.attacks.suite import ATTACKS, HISTORY_ATTACKS, SUMMED_ATTACKS, average_of
 from cutlayer.attacks.summed_release import SummedRelease
 from cutlayer.attacks.tail_energy import tail_energy
 from cutlayer.attacks.visit_average import VisitAverage
@@ -51,6 +53,7 @@ __all__ = [
     "FROM_SUMMED_RELEASE",
     "HISTORY_ATTACKS",
     "SIDE_KNOWLEDGE",
+    "SUMMED_ATTACKS",
     "WITHHELD",
     "Attack",
     "ClassModel",
@@ -64,6 +67,8 @@ __all__ = [
     "activation_similarity",
     "activation_spectrum",
     "average_of",
+    "batch_inversion",
+    "bypasses",
     "class_mean_attack",
     "class_median_attack",
     "cosine_attack",

@@ -4,6 +4,7 @@ from functools import partial
 from typing import Literal
 
 from cutlayer.attacks.base import Attack
+from cutlayer.attacks.batch_inversion import batch_inversion
 from cutlayer.attacks.class_centre import class_mean_attack, class_median_attack
 from cutlayer.attacks.cosine_attack import cosine_attack
 from cutlayer.attacks.direct_sign import direct_sign
@@ -230,3 +231,15 @@ HISTORY_ATTACKS = Registry(
     },
 )
 """Every known attack on a whole training, by name."""
+
+SUMMED_ATTACKS = Registry(
+    "attack on summed gradients",
+    {
+        "batch_inversion": Attack(
+            batch_inversion,
+            family="inversion",
+            published="Zou et al. (2021): batch label inference, gradient inversion (VFLAIR BLI)",
+        ),
+    },
+)
+"""Every known attack of a party that sees parameter gradients and no row, by name."""
