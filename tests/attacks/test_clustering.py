@@ -11,6 +11,7 @@ from cutlayer.attacks import (
     activation_spectrum,
     gradient_spectrum,
     k_means_attack,
+    k_means_classes,
     k_means_from_hints,
     spectral_clustering,
 )
@@ -39,6 +40,21 @@ def test_k_means_is_that_of_scikit_learn():
     centres = torch.from_numpy(reference.cluster_centers_)
     distance = torch.cdist(directions(rows), centres)
     assert torch.allclose(found, distance[:, 1] - distance[:, 0], atol=1e-9)
+
+
+def test_k_means_of_three_classes_is_that_of_scikit_learn():
+    generator = torch.Generator().manual_seed(10)
+    classes = torch.randint(3, (500,), generator=generator)
+    logits = torch.randn(500, 3, generator=generator).double()
+    gradient = logits.softmax(dim=1) - torch.nn.functional.one_hot(classes, 3)
+    known = torch.tensor([int((classes == c).nonzero()[0, 0]) for c in range(3)])
+    start = directions(gradient)[known]
+    reference = KMeans(3, init=start.numpy(), n_init=1, tol=0.0).fit(directions(gradient).numpy())
+    found = k_means_classes(gradient, gradient[known], 10 * torch.arange(3))
+    assert (found.numpy() == 10 * reference.labels_).all()
+    assert float((found == 10 * classes).double().mean()) > 0.95
+    with pytest.raises(ValueError, match=r"hint_classes must have shape \(3,\)"):
+        k_means_classes(gradient, gradient[known], torch.arange(2))
 
 
 def test_k_means_without_hints_finds_the_best_of_many_starts():

@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy.special import ndtr
 
-from cutlayer.attacks import first_component
+from cutlayer.attacks import first_component, hinted_component
 from cutlayer.protections.max_norm import MaxNorm
 from cutlayer.rng import SeededNoise
 
@@ -70,3 +70,28 @@ def test_max_norm_turns_the_third_moment_round(max_norm_scores):
     # have 0.2 * 1.376, negatives 0.8 * 0.584 the other way.
     scores, labels = max_norm_scores
     assert float(scores[labels == 1].mean()) < 0 < float(scores[labels == 0].mean())
+
+
+def test_a_hint_turns_the_line_and_tells_no_more():
+    gradient = torch.randn(40, 5, generator=torch.Generator().manual_seed(1)).double() + 0.5
+    _, _, directions = np.linalg.svd(gradient.numpy())
+    line = torch.from_numpy(directions[0].copy())
+    for side in (1.0, -1.0):
+        found = hinted_component(gradient, side * line)
+        assert torch.allclose(found, side * (gradient @ line))
+    # Any hint on the same side gives the same scores.
+    aside = hinted_component(gradient, line + torch.linalg.qr(line[:, None], "complete")[0][:, 2])
+    assert torch.allclose(aside, gradient @ line)
+
+
+def test_a_hint_mends_what_the_third_moment_gets_wrong(max_norm_scores):
+    scores, labels = max_norm_scores
+    gradient = scores[:, None] * torch.tensor([0.6, 0.8]).double()  # back on its line
+    found = hinted_component(gradient, -torch.tensor([0.6, 0.8]).double())
+    assert float(found[labels == 1].mean()) > 0 > float(found[labels == 0].mean())
+
+
+@pytest.mark.parametrize("hint", [torch.ones(3), torch.tensor([1.0, float("nan")])])
+def test_a_hint_of_no_use_is_refused(hint):
+    with pytest.raises(ValueError, match="hint must"):
+        hinted_component(torch.ones(4, 2), hint)

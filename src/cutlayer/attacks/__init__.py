@@ -27,7 +27,7 @@ from cutlayer.attacks.gradient_matching import gradient_matching
 from cutlayer.attacks.hint_distance import hint_distance
 from cutlayer.attacks.hint_inner_product import hint_inner_product
 from cutlayer.attacks.history import History, HistoryAttack, HistoryRun, score_history
-from cutlayer.attacks.k_means import k_means_attack, k_means_from_hints
+from cutlayer.attacks.k_means import k_means_attack, k_means_classes, k_means_from_hints
 from cutlayer.attacks.learned_adversary import learned_adversary
 from cutlayer.attacks.likelihood_ratio import likelihood_ratio
 from cutlayer.attacks.majority_count import majority_count_attack
@@ -83,6 +83,7 @@ __all__ = [
     "hint_inner_product",
     "hinted_component",
     "k_means_attack",
+    "k_means_classes",
     "k_means_from_hints",
     "learned_adversary",
     "likelihood_ratio",

@@ -46,6 +46,21 @@ def directions_with_hints(
     return row_directions(batch), row_directions(positives), row_directions(negatives)
 
 
+def check_class_hints(gradient: Tensor, hint_gradients: Tensor, hint_classes: Tensor) -> None:
+    """Require a batch and known rows of the same width, each with a class number.
+
+    Raises:
+        ValueError: a matrix is empty, not two-dimensional, not floating or not finite; widths or
+            numbers of hints differ.
+    """
+    for name, rows in (("gradient", gradient), ("hint_gradients", hint_gradients)):
+        check.matrix(name, rows)
+        check.finite(name, rows)
+    hints = hint_gradients.shape[0]
+    check.shape("hint_gradients", hint_gradients, (hints, gradient.shape[1]))
+    check.shape("hint_classes", hint_classes, (hints,))
+
+
 def distances(rows: Tensor, others: Tensor) -> Tensor:
     """Euclidean distance of each row to each other one, ``(examples, others)``."""
     # Expanding the square, as matrix products do, would cancel digits of near rows.

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from cutlayer import check
 from cutlayer.attacks.first_component import strongest_direction
-from cutlayer.attacks.hint_rows import directions_with_hints, distances
+from cutlayer.attacks.hint_rows import check_class_hints, directions_with_hints, distances
 from cutlayer.attacks.scale import row_directions
 
 _ROUNDS = 50
@@ -44,8 +44,8 @@ def k_means_attack(gradient: Tensor) -> Tensor:
     side = centred @ strongest_direction(centred) > 0
     if bool(side.all()) or not bool(side.any()):
         return batch.new_zeros(len(batch))
-    first, second = _lloyd(batch, batch[side].mean(dim=0), batch[~side].mean(dim=0))
-    score = _nearer_first(batch, first, second)
+    starts = torch.stack([batch[~side].mean(dim=0), batch[side].mean(dim=0)])
+    score = _nearer_second(batch, _lloyd(batch, starts))
     return -score if int((score > 0).sum()) * 2 > len(batch) else score
 
 
@@ -71,21 +71,54 @@ def k_means_from_hints(gradient: Tensor, hint_gradients: Tensor, hint_labels: Te
     batch, positives, negatives = directions_with_hints(
         "gradient", gradient, hint_gradients, hint_labels
     )
-    return _nearer_first(batch, *_lloyd(batch, positives.mean(dim=0), negatives.mean(dim=0)))
+    starts = torch.stack([negatives.mean(dim=0), positives.mean(dim=0)])
+    return _nearer_second(batch, _lloyd(batch, starts))
 
 
-def _lloyd(batch: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """Centres of two clusters when no row changes side any more, or after 50 rounds."""
-    side = batch.new_zeros(len(batch), dtype=torch.bool)
+def k_means_classes(gradient: Tensor, hint_gradients: Tensor, hint_classes: Tensor) -> Tensor:
+    """Class of each example by k-means started at the hints of each class, for any number of them.
+
+    Args:
+        gradient: gradients as received, float of any type, shape ``(examples, width)``.
+        hint_gradients: received gradients of known records, ``(hints, width)``.
+        hint_classes: their classes, int64, ``(hints,)``. Only these classes are found.
+
+    Returns:
+        Class numbers, int64, shape ``(examples,)``.
+
+    Raises:
+        ValueError: ``gradient`` or ``hint_gradients`` is empty, not two-dimensional, not floating
+            or not finite; widths or numbers of hints differ.
+
+    Source: clustering label inference of `Liu and Lyu (2022)
+    <https://arxiv.org/abs/2203.05222>`_.
+    """
+    check_class_hints(gradient, hint_gradients, hint_classes)
+    batch, known = row_directions(gradient), row_directions(hint_gradients).to(gradient.device)
+    classes, of_hint = hint_classes.to(gradient.device).unique(return_inverse=True)
+    starts = torch.stack([known[of_hint == c].mean(dim=0) for c in range(len(classes))])
+    return classes[distances(batch, _lloyd(batch, starts)).argmin(dim=1)]
+
+
+def _lloyd(batch: Tensor, centres: Tensor) -> Tensor:
+    """Centres of the clusters when no row changes sides any more, or after 50 rounds."""
+    side = torch.full_like(batch[:, 0], -1, dtype=torch.int64)
     for _ in range(_ROUNDS):
-        now = _nearer_first(batch, first, second) > 0
-        if bool(now.all()) or not bool(now.any()) or torch.equal(now, side):
+        now = distances(batch, centres).argmin(dim=1)
+        if torch.equal(now, side):
             break
         side = now
-        first, second = batch[side].mean(dim=0), batch[~side].mean(dim=0)
-    return first, second
+        # A cluster that lost all its rows stays where it was.
+        centres = torch.stack(
+            [
+                batch[side == c].mean(dim=0) if bool((side == c).any()) else centres[c]
+                for c in range(len(centres))
+            ]
+        )
+    return centres
 
 
-def _nearer_first(batch: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """Distance to the second centre minus that to the first, ``(examples,)``."""
-    return distances(batch, second[None])[:, 0] - distances(batch, first[None])[:, 0]
+def _nearer_second(batch: Tensor, centres: Tensor) -> Tensor:
+    """Distance to the first of two centres minus that to the second, ``(examples,)``."""
+    apart = distances(batch, centres)
+    return apart[:, 0] - apart[:, 1]

@@ -2,8 +2,7 @@
 
 from torch import Tensor
 
-from cutlayer import check
-from cutlayer.attacks.hint_rows import directions_with_hints, distances
+from cutlayer.attacks.hint_rows import check_class_hints, directions_with_hints, distances
 from cutlayer.attacks.scale import row_directions
 
 
@@ -92,12 +91,7 @@ def similar_classes(gradient: Tensor, hint_gradients: Tensor, hint_classes: Tens
 
     Source: `Liu and Lyu (2022) <https://arxiv.org/abs/2203.05222>`_, cosine similarity.
     """
-    for name, rows in (("gradient", gradient), ("hint_gradients", hint_gradients)):
-        check.matrix(name, rows)
-        check.finite(name, rows)
-    hints = hint_gradients.shape[0]
-    check.shape("hint_gradients", hint_gradients, (hints, gradient.shape[1]))
-    check.shape("hint_classes", hint_classes, (hints,))
+    check_class_hints(gradient, hint_gradients, hint_classes)
     known = row_directions(hint_gradients).to(gradient.device)
     nearest = (row_directions(gradient) @ known.T).argmax(dim=1)
     return hint_classes.to(gradient.device)[nearest]
