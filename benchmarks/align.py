@@ -20,7 +20,7 @@ from cutlayer.data import TextSequence
 from cutlayer.data.ristretto import multiplied, point_of, random_scalar
 from cutlayer.parties import Terms
 from cutlayer.parties.private_alignment import align_privately
-from cutlayer.protocol import Role, Session, TcpListener, connect
+from cutlayer.protocol import Role, Session, StreamConnector, StreamListener
 
 SAMPLE = 4_000
 TERMS = Terms("bench", "bench", "no_noise", mode="alignment", alignment="private")
@@ -52,11 +52,11 @@ def party(role: Role, count: int, pipe: Connection) -> None:
     first = 0 if role is Role.LABEL else count // 2
     ids = TextSequence([f"u{i:011d}" for i in range(first, first + count)])
     if role is Role.LABEL:
-        listener = TcpListener()
-        pipe.send(listener.port)
-        transport = listener.accept(deadline=60)
+        endpoint: StreamListener | StreamConnector = StreamListener()
+        pipe.send(endpoint.address)
     else:
-        transport = connect("127.0.0.1", pipe.recv(), deadline=60)
+        endpoint = StreamConnector(pipe.recv())
+    transport = endpoint.meet(deadline=60)
     before = peak_mib()
     wall, cpu = time.perf_counter(), time.process_time()
     with Session(role, transport, run=TERMS.run) as session:
@@ -69,6 +69,7 @@ def party(role: Role, count: int, pipe: Connection) -> None:
         "before_mib": before,
         "peak_mib": peak_mib(),
     }
+    endpoint.close()
     pipe.send(json.dumps(found))
 
 
@@ -81,6 +82,8 @@ def main() -> None:
     parties = [context.Process(target=party, args=(role, count, ends[role][1])) for role in Role]
     for process in parties:
         process.start()
+    for _, theirs in ends.values():
+        theirs.close()  # so that a party that fails is noticed
     ends[Role.NON_LABEL][0].send(ends[Role.LABEL][0].recv())
     found = {role: json.loads(ends[role][0].recv()) for role in Role}
     for process in parties:
