@@ -1,11 +1,12 @@
 import stat
+from pathlib import Path
 
 import polars as pl
 import pytest
 
 from cutlayer.data import TextSequence, alignment_hash
 from cutlayer.data.aligned_ids import read_aligned_ids, write_aligned_ids
-from cutlayer.errors import DataError
+from cutlayer.errors import DataError, StorageError
 
 IDS = TextSequence(["007", "12", "Élan"])
 
@@ -75,5 +76,15 @@ def test_a_file_that_no_alignment_wrote_is_refused(tmp_path, frame, rule):
 
 def test_a_path_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match=r"cannot be written to .*file/ids\.parquet"):
+    with pytest.raises(StorageError, match=r"file/ids\.parquet: "):
         write_aligned_ids(tmp_path / "file" / "ids.parquet", IDS)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_named_and_the_ids_of_before_stay(tmp_path):
+    path = tmp_path / "ids.parquet"
+    write_aligned_ids(path, IDS)
+    (tmp_path / "ids.parquet.partial").symlink_to("/dev/full")
+    with pytest.raises(StorageError, match="No space left"):
+        write_aligned_ids(path, TextSequence(["a"]))
+    assert read_aligned_ids(path) == IDS

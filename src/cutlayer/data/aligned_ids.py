@@ -1,6 +1,6 @@
 """The file of a private alignment: the ids that both parties hold, with their hash."""
 
-import os
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -10,6 +10,7 @@ from polars.exceptions import PanicException, PolarsError
 
 from cutlayer.data.alignment import alignment_hash
 from cutlayer.data.text_sequence import TextSequence
+from cutlayer.durable import whole_file
 from cutlayer.errors import DataError
 
 _COLUMN: Final = "id"
@@ -27,23 +28,14 @@ def write_aligned_ids(path: Path, ids: TextSequence) -> str:
         Their :func:`~cutlayer.data.alignment.alignment_hash`, which the file holds as well.
 
     Raises:
-        DataError: the file cannot be written.
+        StorageError: the disk is full or broken, or access is denied.
     """
     mark = alignment_hash(ids)
-    partial = path.with_name(path.name + ".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            ids.series.alias(_COLUMN).to_frame().write_parquet(file, metadata={_HASH_KEY: mark})
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except OSError as error:
-        raise DataError(
-            f"The shared ids cannot be written to {path} ({error.strerror or error}). Mend the "
-            "path or its rights, and align again."
-        ) from error
+    buffer = io.BytesIO()  # polars words a full disk as an error of the format
+    ids.series.alias(_COLUMN).to_frame().write_parquet(buffer, metadata={_HASH_KEY: mark})
+    with whole_file(path) as partial:
+        partial.touch(mode=0o600)  # who is a customer of both is for nobody else's eyes
+        partial.write_bytes(buffer.getbuffer())
     return mark
 
 

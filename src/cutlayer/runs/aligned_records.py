@@ -48,7 +48,8 @@ def align(
 
     Raises:
         ConfigurationError: this party has more ids than ``max_ids``.
-        DataError: no record is shared, or the ids cannot be written.
+        DataError: no record is shared.
+        StorageError: the ids cannot be written.
         CutlayerError: the session failed; what an earlier one found stays.
     """
     terms = configuration.terms("alignment")
