@@ -241,6 +241,7 @@ def test_nothing_is_learnt_from_messages_without_labels(name):
 def test_a_transcript_whose_labels_do_not_exist_can_be_attacked(name, tmp_path):
     writer = TranscriptWriter(tmp_path, [str(i) for i in range(30)])
     writer.write(release_of(rows(30, 4)))
+    writer.flush()
     (release,) = Transcript(tmp_path)
     assert ATTACKS[name].score(release, knowledge_of(30, 4)).shape == (30,)
 

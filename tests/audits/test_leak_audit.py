@@ -224,7 +224,7 @@ def test_the_whole_suite_on_plain_gradients_finds_the_labels():
     labels = (torch.rand(600, generator=generator) < 0.2).long()
     gradient = (0.2 - labels.double())[:, None] * torch.tensor([1.0, -2.0, 0.5]).double()
     positive = int(labels.nonzero()[0])
-    sent = Release(0, 0, torch.arange(600), torch.zeros(600, 1), gradient)
+    sent = Release(0, 0, torch.arange(600), torch.zeros(600, 3), gradient)
     audit = audit_leak(
         [sent], Truth(labels), hints={0: Hint(positive, gradient[positive])}, attacks=ATTACKS
     )
