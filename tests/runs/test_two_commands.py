@@ -418,7 +418,9 @@ def test_init_pair_then_two_commands_over_tls(pair, transport):
     findings = json.loads((pair.kept("label") / "findings.json").read_text())
     bounds = [row["guarantee"]["leak_auc"] for row in findings["rows"] if row["releases"] == "all"]
     assert bounds
-    assert bounds == [pytest.approx(0.7)] * len(bounds)
+    assert bounds == pytest.approx([0.7] * len(bounds))
+    for _, out, _ in done.values():
+        assert f"Connected by {'gRPC over TLS' if transport == 'grpc' else 'TLSv1.3 TLS_AES'}" in out
 
 
 def test_a_run_of_two_commands_is_recorded_and_attacked_afterwards(pair):
@@ -429,3 +431,15 @@ def test_a_run_of_two_commands_is_recorded_and_attacked_afterwards(pair):
     assert audit.returncode == 0, (out, err)
     findings = json.loads((pair.kept("label") / "findings.json").read_text())
     assert {row["attack"] for row in findings["rows"]} == {"norm"}
+
+
+def test_c1_without_an_identity_nothing_listens(pair):
+    """C1: the command ends with 2 before anything listens; loopback is not for other addresses."""
+    done = pair.start("label", "--insecure-loopback", "false", "--address", f"0.0.0.0:{pair.port}")
+    _, err = done.communicate(timeout=60)
+    assert done.returncode == 2
+    assert "cutlayer init label-party" in err
+    done = pair.start("label", "--address", f"0.0.0.0:{pair.port}")
+    _, err = done.communicate(timeout=60)
+    assert done.returncode == 2
+    assert "loopback" in err

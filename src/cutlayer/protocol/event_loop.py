@@ -18,6 +18,8 @@ class EventLoop:
 
     def __init__(self) -> None:
         self._process = os.getpid()
+        # gRPC would write every stranger's failed handshake to standard error.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, name="cutlayer loop", daemon=True).start()
 

@@ -29,6 +29,7 @@ _KEEPALIVE = [
     # A dead network is noticed after 12 s at most, idle or not.
     ("grpc.keepalive_time_ms", 7000),
     ("grpc.keepalive_timeout_ms", 5000),
+    ("grpc.http2.ping_timeout_ms", 5000),  # for a process that is stopped: its kernel still answers
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
 ]

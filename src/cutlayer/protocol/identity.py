@@ -50,6 +50,11 @@ class Identity:
     certificate_file: Path
     peer: x509.Certificate
 
+    def __post_init__(self) -> None:
+        # gRPC looks neither at the name nor at the use of a client's certificate, so nothing that
+        # could serve the other role is ever pinned.
+        _require_role(self.peer, self.role.peer, f"{self.role.value}: the pinned certificate")
+
     @property
     def certificate_pem(self) -> bytes:
         """The own certificate."""

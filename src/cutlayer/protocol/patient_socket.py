@@ -3,7 +3,7 @@
 Keepalive probes find a dead network on an idle connection. While data is in flight the kernel
 sends none, and its TCP_USER_TIMEOUT also ends connections whose peer is alive but busy: it counts
 a full receive window as silence, although every probe of it is answered. So the wait itself looks
-at the kernel's count of what is unacknowledged, and since when.
+whether the kernel repeats itself, and whether anything was acknowledged meanwhile.
 """
 
 import select
@@ -17,13 +17,14 @@ from cutlayer.errors import ConnectionLostError
 from cutlayer.protocol.transport import Clock
 
 SILENCE_SECONDS = 10.0
-"""How long the peer's machine may leave data unacknowledged."""
+"""How long the peer's machine may leave repeated data unacknowledged."""
 _KEEPALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
 _LOOK_SECONDS = 1.0
-_UNANSWERED_PROBES = 3
+_REPEATED = 3
 _DRAINED_BYTES = 1 << 16
-# Linux tcp_info: probes is byte 3; unacked and last_ack_recv (ms) are 32-bit words at 24 and 56.
-_TCP_INFO = struct.Struct("<3xB20xI28xI")
+# Linux tcp_info: retransmits and probes without an answer are bytes 2 and 3; the number of bytes
+# that were acknowledged is the 64-bit word at 120.
+_TCP_INFO = struct.Struct("<2xBB116xQ")
 
 
 class PatientSocket:
@@ -37,6 +38,7 @@ class PatientSocket:
             if (option := getattr(socket, name, None)) is not None:
                 connected.setsockopt(socket.IPPROTO_TCP, option, value)
         self._socket = connected
+        self._acknowledged, self._since, self._seen = -1, 0.0, 0.0
 
     def send_all(self, data: memoryview, clock: Clock) -> None:
         """Hand everything to the kernel.
@@ -99,13 +101,20 @@ class PatientSocket:
                 )
 
     def _is_silent(self) -> bool:
-        """Whether data, or probes of a full window, have been unacknowledged for too long."""
+        """Whether the kernel has repeated itself for too long, and nothing was acknowledged."""
         if not hasattr(socket, "TCP_INFO"):
             return False
         info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
-        probes, unacknowledged, milliseconds = _TCP_INFO.unpack(info)
-        waiting = unacknowledged > 0 or probes >= _UNANSWERED_PROBES
-        return bool(waiting and milliseconds >= 1000 * SILENCE_SECONDS)
+        if len(info) < _TCP_INFO.size:
+            return False
+        retransmits, probes, acknowledged = _TCP_INFO.unpack(info)
+        now = time.monotonic()
+        repeats = max(retransmits, probes) > 0
+        looked_away = now - self._seen > 2 * _LOOK_SECONDS  # or this process was stopped
+        if acknowledged != self._acknowledged or not repeats or looked_away:
+            self._acknowledged, self._since = acknowledged, now
+        self._seen = now
+        return max(retransmits, probes) >= _REPEATED and now - self._since >= SILENCE_SECONDS
 
 
 @contextmanager
