@@ -188,16 +188,19 @@ def test_s3_a_message_takes_its_full_length_on_the_wire(network):
     size, lengths = 2 << 20, []
     for content in (torch.zeros(1, size), torch.rand(1, size, generator=torch.Generator())):
         message = (256 * content).to(torch.uint8)
-        with network.listener() as listener, Relay("127.0.0.1", listener.address.port) as relay:
-            with network.connector(Address("127.0.0.1", relay.port)) as connector:
-                here, there = meet(listener, connector)
-                for one, other in ((here, there), (there, here)):
-                    thread = threading.Thread(target=send, args=(one, message, 30))
-                    thread.start()
-                    assert torch.equal(receive(other, 30), message)
-                    thread.join()
-                lengths.append(relay.copied)
-                listener.close()
+        with (
+            network.listener() as listener,
+            Relay("127.0.0.1", listener.address.port) as relay,
+            network.connector(Address("127.0.0.1", relay.port)) as connector,
+        ):
+            here, there = meet(listener, connector)
+            for one, other in ((here, there), (there, here)):
+                thread = threading.Thread(target=send, args=(one, message, 30))
+                thread.start()
+                assert torch.equal(receive(other, 30), message)
+                thread.join()
+            lengths.append(relay.copied)
+            listener.close()
     assert min(lengths) >= 2 * (size + 48)
     # TLS records and HTTP/2 frames, window updates and pings add a little, whatever is inside.
     assert max(lengths) <= 2 * (size + 48) * 1.02
