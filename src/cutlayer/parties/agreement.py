@@ -35,6 +35,10 @@ class Agreement:
         """Record numbers of validation and test records, in this order."""
         return torch.cat([self.validation, self.test])
 
+    def training_alike(self, other: "Agreement") -> bool:
+        """Whether the same records would meet in the same batches."""
+        return self.order_seed == other.order_seed and self.digest == other.digest
+
     @property
     def digest(self) -> str:
         """A hash of ids and split; equal at both parties, or they would train on a mixture."""

@@ -19,6 +19,25 @@ class Evaluation:
     """Mean binary cross-entropy, in nats."""
 
 
+def require_both_classes(labels: Tensor, part: str) -> None:
+    """See that a part of the split can be scored, before anything is sent for it.
+
+    Args:
+        labels: of the part, 0 or 1, ``(records,)``; none is fine.
+        part: its name, for the message.
+
+    Raises:
+        DataError: all of them are of one class.
+    """
+    positives = int(labels.sum())
+    if len(labels) and positives in (0, len(labels)):
+        raise DataError(
+            f"label party: all {len(labels)} {part} records are "
+            f"{'positive' if positives else 'negative'}, so no AUC can be computed on them. Give "
+            "that part a larger share, or another seed. Nothing was sent."
+        )
+
+
 def evaluate(logit: Tensor, labels: Tensor, part: str) -> Evaluation:
     """Score predictions.
 

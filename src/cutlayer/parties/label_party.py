@@ -16,7 +16,7 @@ from cutlayer.models import require_row_independence
 from cutlayer.parties.agreement import Agreement, agree_on
 from cutlayer.parties.canaries import plant_canaries
 from cutlayer.parties.compute import Compute, MakeOptimizer
-from cutlayer.parties.evaluation import evaluate
+from cutlayer.parties.evaluation import evaluate, require_both_classes
 from cutlayer.parties.handshake import (
     Opening,
     Standing,
@@ -220,13 +220,16 @@ class LabelParty:
 
     def _prepare(self, agreement: Agreement) -> Prepared:
         """Order and encode the own records and plant the canaries, once for all connections."""
-        if self._prepared is not None and self._prepared.agreement.digest == agreement.digest:
+        before = self._prepared.agreement if self._prepared else None
+        if self._prepared and before and before.training_alike(agreement):
             return self._prepared
         labels = self._records.ordered_by(agreement.ids).labels
         if labels is None:
             raise DataError(
                 "label party: training needs labels, and the records have none. Name their column."
             )
+        for part, records in (("validation", agreement.validation), ("test", agreement.test)):
+            require_both_classes(labels[records], part)
         planted = plant_canaries(labels, agreement.train, self._canaries, self._noise)
         inputs = encoded(self._records, agreement)
         self._prepared = Prepared(agreement, inputs, planted, labels)
@@ -300,14 +303,14 @@ class LabelParty:
         reply = answer.gradient.to(self._terms.wire_dtype)
         require_finite(reply, f"the gradient of step {step}")
         new = journal is None or journal.settle(step, request, tensor_digest(reply))
+        if new:  # it counts once it is on record, for nobody knows whether a lost message arrived
+            self._sent.add(len(rows))
         if new and answer.clean_gradient is not None:
             release = Release(step, epoch, rows, activation, reply.float().cpu())
             for observer in self._observers or ():
                 observer.on_release(release, labels, answer.clean_gradient.cpu())
         self._wait_for_cadence(received)
         session.send_tensor(Kind.GRADIENT, reply, step=step)
-        if new:
-            self._sent.add(len(rows))
 
     def _wait_for_cadence(self, received: float) -> None:
         """Let the reply leave at a time that does not depend on how long it took."""

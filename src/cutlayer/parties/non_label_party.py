@@ -191,8 +191,9 @@ class NonLabelParty:
 
     def _encoded(self, agreement: Agreement) -> Inputs:
         """The own records as numbers; made once, however often this party meets its peer."""
-        if self._inputs is None or self._inputs[0] != agreement.digest:
-            self._inputs = agreement.digest, encoded(self._records, agreement)
+        digest = agreement.digest
+        if self._inputs is None or self._inputs[0] != digest:
+            self._inputs = digest, encoded(self._records, agreement)
         return self._inputs[1]
 
     def _train(self, session: Session, bottom: nn.Module, values: Tensor, opening: Opening) -> None:

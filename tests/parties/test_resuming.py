@@ -1,0 +1,343 @@
+"""A run that goes on: over lost connections, with stale updates, and with an order of its own."""
+
+import shutil
+import threading
+from collections import deque
+from hashlib import sha256
+from itertools import cycle
+
+import pytest
+import torch
+from torch.func import functional_call
+from torch.nn import functional
+
+from cutlayer.data import BatchSchedule, Encoder
+from cutlayer.errors import (
+    ConfigurationError,
+    ConnectionLostError,
+    DataError,
+    PeerEndedError,
+    ProtocolError,
+    TermsMismatchError,
+)
+from cutlayer.parties import Compute, InputShape, LabelParty, NonLabelParty, Persistence
+from cutlayer.protections import Marvell, NoNoise, Residual
+from cutlayer.protocol import InMemoryTransport, Role, in_memory_pair
+from tests.parties.conftest import QUICK, adam, make_bottom, make_top, run_pair, terms
+from tests.parties.test_two_parties import weights
+
+ENDING = {"order": "nonces", "checkpoint_every": 2}
+
+
+class Folders:
+    """Both parties of one run with what they keep; each meeting is a new connection."""
+
+    def __init__(self, folder, pair, **changes):
+        self.folder, self.tables = folder, pair
+        self.terms = terms(**{**ENDING, **changes})
+        self.kept = []
+
+    def persistence(self, party, protection=None):
+        kept = Persistence.in_folder(self.folder / party, protection)
+        self.kept.append(kept)
+        return kept
+
+    def parties(self, protection, *, top=make_top, bottom=make_bottom):
+        for kept in self.kept:
+            kept.close()
+        here = self.persistence("label", repr(protection))
+        label = LabelParty(
+            self.tables[0],
+            self.terms,
+            protection,
+            top,
+            adam,
+            noise=here.key.noise(),
+            persistence=here,
+            deadlines=QUICK,
+        )
+        other = NonLabelParty(
+            self.tables[1],
+            self.terms,
+            bottom,
+            adam,
+            persistence=self.persistence("other"),
+            deadlines=QUICK,
+        )
+        return label, other
+
+
+def meet(label, other, *, cut_after=None):
+    """One connection; cut after so many messages of the label party. Returns halves or errors."""
+    here, there = in_memory_pair()
+    if cut_after is not None:
+        here = Fragile(here, cut_after)
+    outcome = {}
+
+    def play():
+        try:
+            outcome["other"] = other.run(there)
+        except Exception as error:  # noqa: BLE001
+            outcome["other"] = error
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    try:
+        outcome["label"] = label.run(here)
+    except Exception as error:  # noqa: BLE001
+        outcome["label"] = error
+        here.close()
+    thread.join()
+    return outcome["label"], outcome["other"]
+
+
+class Fragile(InMemoryTransport):
+    """Breaks after so many sent messages."""
+
+    def __init__(self, transport, messages):
+        super().__init__(transport._outgoing, transport._incoming)
+        self.left = messages
+
+    def send(self, header, payload, *, deadline):
+        if self.left == 0:
+            self.close()
+            raise ConnectionLostError("cut")
+        self.left -= 1
+        super().send(header, payload, deadline=deadline)
+
+
+@pytest.fixture
+def folders(tmp_path, pair):
+    made = []
+
+    def make(name="run", **changes):
+        made.append(Folders(tmp_path / name, pair, **changes))
+        return made[-1]
+
+    yield make
+    for run in made:
+        for kept in run.kept:
+            kept.close()
+
+
+@pytest.mark.parametrize("protection", [Residual(sigma=2.0), Marvell(s=4.0)], ids=lambda p: p.name)
+def test_a_run_cut_at_every_message_ends_as_an_uninterrupted_one(folders, protection, tmp_path):
+    whole = folders("whole")
+    top, bottom = meet(*whole.parties(protection))
+    journal = (tmp_path / "whole/label/journal").read_bytes()
+    for name in ("label", "other"):
+        (tmp_path / "cut" / name).mkdir(parents=True)
+        key = (tmp_path / "whole" / name / "run.key").read_bytes()
+        (tmp_path / "cut" / name / "run.key").write_bytes(key)
+        (tmp_path / "cut" / name / "run.key").chmod(0o600)
+    cut = folders("cut")
+    label, other = cut.parties(type(protection)(**_settings(protection)))
+    connections = 0
+    for messages in cycle((3, 4, 5, 6)):  # three greetings, then gradients
+        again_top, again_bottom = meet(label, other, cut_after=messages)
+        connections += 1
+        if not isinstance(again_top, Exception) and not isinstance(again_bottom, Exception):
+            break
+        for error in (again_top, again_bottom):
+            assert isinstance(error, ConnectionLostError), error
+    assert connections > 6
+    assert torch.equal(weights(again_bottom.bottom), weights(bottom.bottom))
+    for name in top.halves:
+        assert torch.equal(weights(again_top.halves[name]), weights(top.halves[name]))
+    assert (tmp_path / "cut/label/journal").read_bytes() == journal
+    assert again_top.sent.releases == top.sent.releases  # counted once, though sent many times
+
+
+def _settings(protection):
+    return {"sigma": 2.0} if isinstance(protection, Residual) else {"s": 4.0}
+
+
+def test_another_activation_for_an_answered_step_gets_nothing(folders, tmp_path):
+    run = folders()
+    label, other = run.parties(NoNoise())
+    meet(label, other, cut_after=5)  # HELLO, IDS, SPLIT and two gradients
+    journal = (tmp_path / "run/label/journal").read_bytes()
+    shutil.rmtree(tmp_path / "run/other/checkpoints")  # it begins anew, with other weights
+
+    def other_weights(own):
+        return (
+            make_bottom(InputShape((own.width,)))
+            .double()
+            .float()
+            .requires_grad_(True)
+            .apply(_moved)
+        )
+
+    mischief = run.parties(NoNoise(), bottom=other_weights)
+    error, told = meet(*mischief)
+    assert isinstance(error, ProtocolError)
+    assert "step 0 was answered before" in str(error)
+    assert isinstance(told, PeerEndedError)
+    assert (tmp_path / "run/label/journal").read_bytes() == journal
+
+
+def _moved(module):
+    if isinstance(module, torch.nn.Linear):
+        module.weight.data += 0.01
+
+
+def test_a_journal_that_lost_entries_stops_the_run(folders, tmp_path):
+    run = folders()
+    meet(*run.parties(NoNoise()), cut_after=6)
+    path = tmp_path / "run/label/journal"
+    whole = path.read_bytes()
+    for kept in run.kept:
+        kept.close()
+    path.write_bytes(whole[: -3 * 80])  # now it ends before the newest state
+    error, told = meet(*run.parties(NoNoise()))
+    while isinstance(error, ConnectionLostError) and not isinstance(error, PeerEndedError):
+        error, told = told, error
+    assert "journal of the label party knows" in str(error) + str(told)
+
+
+def test_parties_without_a_common_state_say_so(folders, tmp_path):
+    run = folders()
+    top, _ = meet(*run.parties(NoNoise()))
+    assert top.sent.releases
+    shutil.rmtree(tmp_path / "run/other/checkpoints")
+    errors = meet(*run.parties(NoNoise()))
+    assert any(isinstance(e, DataError) and "no state in common" in str(e) for e in errors)
+
+
+def test_a_damaged_checkpoint_is_passed_over(folders, tmp_path):
+    run = folders()
+    _, expected = meet(*run.parties(NoNoise()))
+    newest = max((tmp_path / "run/other/checkpoints").glob("step-*"))
+    spoilt = bytearray((newest / "bottom.safetensors").read_bytes())
+    spoilt[-1] ^= 1
+    (newest / "bottom.safetensors").write_bytes(spoilt)
+    label, other = run.parties(NoNoise())
+    assert other._persistence.checkpoints.damaged == (newest,)
+    _, again = meet(label, other)
+    assert torch.equal(weights(again.bottom), weights(expected.bottom))
+
+
+def test_batches_are_drawn_by_both_parties_and_by_neither_alone(folders):
+    seeds = set()
+    for name in ("a", "b"):
+        top, bottom = meet(*folders(name).parties(NoNoise()))
+        assert top.agreement.order_seed == bottom.agreement.order_seed
+        seeds.add(top.agreement.order_seed)
+    assert len(seeds) == 2  # same public seed, other nonces
+    assert top.agreement.order_seed > 1 << 128
+
+
+def test_a_label_party_cannot_choose_its_nonce_afterwards(folders, monkeypatch):
+    run = folders()
+    label, other = run.parties(NoNoise())
+    committed = sha256(bytes(32)).hexdigest()  # to something else than it reveals
+    monkeypatch.setattr(
+        "cutlayer.parties.handshake._order_word",
+        lambda role, nonce: committed if role is Role.LABEL else nonce.hex(),
+    )
+    errors = meet(label, other)
+    assert any(isinstance(e, ProtocolError) and "committed to" in str(e) for e in errors), errors
+
+
+def stale_reference(label_table, other_table, agreed, settings):
+    """Staleness in plain torch: update t - S - 1 comes before forward t; drained at each state."""
+    order = list(agreed.ids)
+    own, features = label_table.ordered_by(order), other_table.ordered_by(order)
+    train_ids = [order[i] for i in agreed.train]
+    x_own = Encoder.fit(own.ordered_by(train_ids)).encode(own)
+    x = Encoder.fit(features.ordered_by(train_ids)).encode(features)
+    bottom = make_bottom(InputShape((x.shape[1],)))
+    top = make_top("top", settings.cut_width, InputShape((x_own.shape[1],)))
+    of_bottom, of_top = adam(list(bottom.parameters())), adam(list(top.parameters()))
+    schedule = BatchSchedule(len(agreed.train), settings.batch_size, settings.epochs, settings.seed)
+    waiting = deque()
+
+    def land():
+        params, cut, gradient = waiting.popleft()
+        of_bottom.zero_grad()
+        cut.backward(gradient)
+        for name, parameter in bottom.named_parameters():
+            parameter.grad = params[name].grad
+        of_bottom.step()
+
+    for step, _, positions in schedule:
+        rows = agreed.train[positions]
+        params = {n: p.detach().clone().requires_grad_() for n, p in bottom.named_parameters()}
+        cut = functional_call(bottom, params, (x[rows],))
+        leaf = cut.detach().requires_grad_()
+        of_top.zero_grad()
+        functional.binary_cross_entropy_with_logits(
+            top(leaf, x_own[rows]), own.labels[rows].float()
+        ).backward()
+        of_top.step()
+        waiting.append((params, cut, leaf.grad))
+        while len(waiting) > settings.staleness:
+            land()
+        if settings.keeps_after(step, schedule.batches_per_epoch):
+            while waiting:
+                land()
+    return bottom, top
+
+
+@pytest.mark.parametrize("staleness", [1, 3])
+def test_staleness_is_what_it_says_bit_for_bit(pair, staleness):
+    torch.set_num_threads(1)
+    settings = terms(staleness=staleness, batch_size=16, checkpoint_every=6)
+    top_half, bottom_half = run_pair(*pair, label_terms=settings)
+    bottom, top = stale_reference(*pair, bottom_half.agreement, settings)
+    assert torch.equal(weights(bottom), weights(bottom_half.bottom))
+    assert torch.equal(weights(top), weights(top_half.halves["top"]))
+    fresh = run_pair(*pair, label_terms=terms(batch_size=16, checkpoint_every=6))[1]
+    assert not torch.equal(weights(fresh.bottom), weights(bottom_half.bottom))
+
+
+def test_a_compiled_bottom_has_no_stale_weights(pair):
+    with pytest.raises(ConfigurationError, match="staleness"):
+        NonLabelParty(pair[1], terms(staleness=1), make_bottom, adam, compute=Compute(compile=True))
+
+
+def test_bfloat16_on_the_wire_halves_the_bytes(pair, monkeypatch):
+    sizes = {}
+    send = InMemoryTransport.send
+
+    def counted(transport, header, payload, *, deadline):
+        if header[6] in (3, 4):
+            sizes.setdefault(wire, []).append(payload.nbytes)
+        send(transport, header, payload, deadline=deadline)
+
+    monkeypatch.setattr(InMemoryTransport, "send", counted)
+    for wire in ("float32", "bfloat16"):
+        run_pair(*pair, Residual(sigma=1.0), label_terms=terms(wire=wire))
+    assert sum(sizes["float32"]) == 2 * sum(sizes["bfloat16"]) > 0
+
+
+def test_a_part_of_one_class_ends_before_anything_is_sent(folders, pair, tmp_path):
+    table = pair[0]
+    run = folders()
+    agreed = meet(*run.parties(NoNoise()))[0].agreement
+    labels = table.labels.clone()
+    position = {name: row for row, name in enumerate(table.ids)}
+    for record in agreed.test.tolist():
+        labels[position[agreed.ids[record]]] = 0
+    spoilt = type(table)(table.party, table.ids, table.features, labels)
+    other = folders("spoilt")
+    other.tables = (spoilt, pair[1])
+    error, _ = meet(*other.parties(NoNoise()))
+    assert isinstance(error, DataError)
+    assert "test records are negative" in str(error)
+    assert not (tmp_path / "spoilt/label/journal").exists()
+
+
+def test_records_aligned_before_cross_no_ids(pair):
+    shared = tuple(sorted(set(pair[0].ids)))
+    tables = [table.ordered_by(shared) for table in pair]
+    top, bottom = run_pair(*tables, label_terms=terms(alignment="given"))
+    assert top.agreement.digest == bottom.agreement.digest
+    plain = run_pair(*tables)[1]
+    assert torch.equal(weights(plain.bottom), weights(bottom.bottom))
+    fewer = [tables[0], tables[1].ordered_by(shared[:-1])]
+    with pytest.raises((TermsMismatchError, PeerEndedError), match=r"alignment|settings"):
+        run_pair(*fewer, label_terms=terms(alignment="given"))
+    renamed = type(pair[1])(pair[1].party, (*shared[:-1], "zz"), tables[1].features)
+    with pytest.raises((TermsMismatchError, PeerEndedError), match=r"different ids|settings"):
+        run_pair(tables[0], renamed, label_terms=terms(alignment="given"))
