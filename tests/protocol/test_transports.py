@@ -268,3 +268,34 @@ def test_i6_a_sender_waits_for_a_receiver_that_does_not_read(pair, request):
     here.close()
     thread.join(10)
     assert not thread.is_alive()
+
+
+def test_i6_receiving_takes_no_more_than_two_messages(pair):
+    """I6: sender and receiver together, in one process here, hold two messages and 64 KiB."""
+    here, there = pair
+    size = 16 * MIB
+    header, payload = encode(Message(Kind.GRADIENT, 0, noise(size)), "run")
+    tracemalloc.start()
+    try:
+        thread = threading.Thread(target=here.send, args=(header, payload), kwargs={"deadline": 60})
+        thread.start()
+        there.receive(lambda header: None, deadline=60)
+        thread.join()
+        assert tracemalloc.get_traced_memory()[1] < 2 * size + (64 << 10)
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_direction_in_which_half_a_message_moved_is_not_used_again(pair, request):
+    if request.node.callspec.params["pair"] == "in memory":
+        pytest.skip("messages move as a whole")
+    here, there = pair
+    with pytest.raises(DeadlineError):
+        send(here, torch.zeros(1, 64 * MIB, dtype=torch.uint8), deadline=0.3)
+    with pytest.raises(ConnectionLostError, match="ended with an error"):
+        send(here, torch.ones(1, 1))
+    with pytest.raises(DeadlineError):
+        receive(here, deadline=0.05)
+    with pytest.raises(ConnectionLostError, match="ended with an error"):
+        receive(here)
+    there.close()

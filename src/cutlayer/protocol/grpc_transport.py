@@ -19,7 +19,7 @@ from typing_extensions import override
 from cutlayer.errors import ConnectionLostError, ProtocolError
 from cutlayer.protocol.codec import HEADER_BYTES, Header, decode_header
 from cutlayer.protocol.event_loop import EventLoop, Result
-from cutlayer.protocol.transport import Clock, Transport
+from cutlayer.protocol.transport import Clock, Direction, Transport
 
 PIECE_BYTES = 1 << 20
 _FAREWELL_SECONDS = 2.0
@@ -54,6 +54,7 @@ class GrpcTransport(Transport):
         super().__init__()
         self._loop, self._pipe, self._description = loop, pipe, description
         self._sending = threading.Lock()
+        self._outgoing, self._incoming = Direction(), Direction()
         self._over = asyncio.Event()
         self._reason = f"{_BROKEN}."
         self._closed = False
@@ -64,7 +65,8 @@ class GrpcTransport(Transport):
         if not self._sending.acquire(timeout=clock.remaining()):
             raise clock.error()
         try:
-            self._wait(self._push(header, payload), clock)
+            with self._outgoing.use():
+                self._wait(self._push(header, payload), clock)
         finally:
             self._sending.release()
         self.traffic.messages_sent += 1
@@ -75,17 +77,18 @@ class GrpcTransport(Transport):
         self, accept: Callable[[Header], None], *, deadline: float
     ) -> tuple[Header, bytearray]:
         clock = Clock(deadline, "a message of the peer")
-        first = self._wait(self._pull(), clock)
-        header = decode_header(first[:HEADER_BYTES])
-        accept(header)  # in this thread: it may send
-        size = HEADER_BYTES + header.payload_bytes
-        _require_length(first, min(size, PIECE_BYTES))
-        payload = bytearray(header.payload_bytes)
-        view = memoryview(payload)
-        begun = len(first) - HEADER_BYTES
-        view[:begun] = memoryview(first)[HEADER_BYTES:]
-        if begun < len(payload):
-            self._wait(self._fill(view[begun:]), clock)
+        with self._incoming.use():
+            first = self._wait(self._pull(), clock)
+            header = decode_header(first[:HEADER_BYTES])
+            accept(header)  # in this thread: it may send
+            size = HEADER_BYTES + header.payload_bytes
+            _require_length(first, min(size, PIECE_BYTES))
+            payload = bytearray(header.payload_bytes)
+            view = memoryview(payload)
+            begun = len(first) - HEADER_BYTES
+            view[:begun] = memoryview(first)[HEADER_BYTES:]
+            if begun < len(payload):
+                self._wait(self._fill(view[begun:]), clock)
         self.traffic.messages_received += 1
         self.traffic.bytes_received += size
         return header, payload

@@ -12,7 +12,7 @@ from typing_extensions import override
 from cutlayer.errors import ConnectionLostError, ProtocolError
 from cutlayer.protocol.codec import HEADER_BYTES, Header, decode_header
 from cutlayer.protocol.tls_channel import ByteChannel
-from cutlayer.protocol.transport import Clock, Transport
+from cutlayer.protocol.transport import Clock, Direction, Transport
 
 GREETING = b"cutlayer"
 _FAREWELL_SECONDS = 0.5
@@ -26,6 +26,7 @@ class StreamTransport(Transport):
         self._channel = channel
         self._description = description
         self._sending = threading.Lock()
+        self._outgoing, self._incoming = Direction(), Direction()
         self._reason = "The peer closed the connection in the middle of a run."
         self._closed = False
 
@@ -35,8 +36,9 @@ class StreamTransport(Transport):
         if not self._sending.acquire(timeout=clock.remaining()):
             raise clock.error()
         try:
-            self._channel.send_all(memoryview(header), clock)
-            self._channel.send_all(payload, clock)
+            with self._outgoing.use():
+                self._channel.send_all(memoryview(header), clock)
+                self._channel.send_all(payload, clock)
         finally:
             self._sending.release()
         self.traffic.messages_sent += 1
@@ -47,9 +49,10 @@ class StreamTransport(Transport):
         self, accept: Callable[[Header], None], *, deadline: float
     ) -> tuple[Header, bytearray]:
         clock = Clock(deadline, "a message of the peer")
-        header = decode_header(self._exactly(HEADER_BYTES, clock))
-        accept(header)
-        payload = self._exactly(header.payload_bytes, clock)
+        with self._incoming.use():
+            header = decode_header(self._exactly(HEADER_BYTES, clock))
+            accept(header)
+            payload = self._exactly(header.payload_bytes, clock)
         self.traffic.messages_received += 1
         self.traffic.bytes_received += HEADER_BYTES + len(payload)
         return header, payload

@@ -5,11 +5,12 @@ The in-memory twin, gRPC, TLS and plain TCP on loopback pass one contract suite.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cutlayer import check
-from cutlayer.errors import DeadlineError
+from cutlayer.errors import ConnectionLostError, DeadlineError
 from cutlayer.protocol.codec import Header
 
 
@@ -88,6 +89,26 @@ class Transport(ABC):
     def describe(self) -> str:
         """How the channel is secured and who is at its other end, for messages and logs."""
         return "memory of one process"
+
+
+class Direction:
+    """One direction of a transport: usable until an error, which may leave half a message."""
+
+    def __init__(self) -> None:
+        self._broken = False
+
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        """Move one message.
+
+        Raises:
+            ConnectionLostError: an earlier one was not moved as a whole.
+        """
+        if self._broken:
+            raise ConnectionLostError("This direction of the connection ended with an error.")
+        self._broken = True
+        yield
+        self._broken = False
 
 
 class Clock:
