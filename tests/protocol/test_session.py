@@ -107,7 +107,11 @@ def raw(message, run="run"):
         (Message(Kind.ACTIVATION, 0, torch.ones(5, 2)), "run", r"\(5, 2\)"),
         (Message(Kind.ACTIVATION, 0, torch.ones(4, 3)), "run", r"\(4, 3\)"),
         (Message(Kind.ACTIVATION, 0, torch.ones(4, 2).half()), "run", "float16"),
-        (Message(Kind.ACTIVATION, 0, fields={"a": 1}), "run", "elements of None"),
+        (
+            Message(Kind.ACTIVATION, 0, fields={"a": 1}),
+            "run",
+            "elements of JSON where torch.float32",
+        ),
         (Message(Kind.ACTIVATION, 0, torch.ones(4, 2)), "another", "another run"),
         (Message(Kind.QUERY, 0, torch.ones(4, 2)), "run", "QUERY where ACTIVATION"),
         (Message(Kind.GRADIENT, 0, torch.ones(4, 2)), "run", "GRADIENT where ACTIVATION"),

@@ -1,6 +1,5 @@
 """The handshake: the same terms, the same records, the same split, before anything is trained."""
 
-import re
 import secrets
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from cutlayer.data import id_digests, shared_ids
 from cutlayer.data.tensor_records import Records
 from cutlayer.errors import ConfigurationError, DataError, ProtocolError, TermsMismatchError
 from cutlayer.parties.agreement import Agreement, agree_on
+from cutlayer.parties.greeting import NONCE_BYTES, Greeting, is_word, read_greeting
 from cutlayer.parties.private_alignment import MAX_IDS
 from cutlayer.parties.terms import Terms
 from cutlayer.protocol import ErrorCode, Kind, Role, Session, Shape
@@ -21,7 +21,6 @@ from cutlayer.protocol.messages import JsonScalar
 
 CLOCK_TOLERANCE = 300
 """Seconds that the parties' clocks may differ without a word."""
-_NONCE_BYTES = 32
 _DIGEST_BYTES = 16
 _ALIGN_AGAIN = (
     "Run `cutlayer align CONFIG` at both parties, or bring files with exactly the same ids."
@@ -59,20 +58,6 @@ class Opening:
     """Steps after which both have a state to go on from; 0 is a fresh start."""
 
 
-@dataclass(frozen=True)
-class _Greeting:
-    """What HELLO says beyond the terms, checked."""
-
-    records: int
-    nonce: str
-    checkpoints: frozenset[int]
-    released: int
-    order: str
-    """Of the label party the hash of its order nonce, of the other the nonce itself, in hex."""
-    release: str
-    clock: int
-
-
 def shake_hands(
     session: Session, terms: Terms, records: Records, own: Standing, tell: Tell
 ) -> Opening:
@@ -104,9 +89,9 @@ def shake_hands(
             f"{session.role.value}: the order of the batches is drawn from {terms.order}, which "
             f"{'needs a' if own.order_nonce is None else 'has no use for the'} nonce of this party."
         )
-    greeting = _Greeting(
+    greeting = Greeting(
         records=len(records.ids),
-        nonce=secrets.token_hex(_NONCE_BYTES),
+        nonce=secrets.token_hex(NONCE_BYTES),
         checkpoints=frozenset(own.checkpoints or (() if own.released else (0,))),
         released=own.released,
         order=_order_word(session.role, own.order_nonce),
@@ -133,19 +118,9 @@ def shake_hands(
     return Opening(agreement, _step_to_go_on_from(session, greeting, theirs))
 
 
-def _exchange_hellos(session: Session, terms: Terms, own: _Greeting) -> _Greeting:
+def _exchange_hellos(session: Session, terms: Terms, own: Greeting) -> Greeting:
     """Send and compare HELLO; returns what the peer said."""
-    fields: dict[str, JsonScalar] = {
-        **terms.as_fields(),
-        "role": session.role.value,
-        "records": own.records,
-        "nonce": own.nonce,
-        "checkpoints": " ".join(str(step) for step in sorted(own.checkpoints)),
-        "released": own.released,
-        "order_word": own.order,
-        "cutlayer": own.release,
-        "clock": own.clock,
-    }
+    fields = {**terms.as_fields(), **own.as_fields(session.role)}
     if session.role is Role.LABEL:
         session.send_fields(Kind.HELLO, fields)
         theirs = session.receive_fields(Kind.HELLO)
@@ -158,46 +133,7 @@ def _exchange_hellos(session: Session, terms: Terms, own: _Greeting) -> _Greetin
     except TermsMismatchError:
         session.abort(ErrorCode.TERMS)
         raise
-    greeting = _greeting_of(theirs, session.role.peer, terms)
-    if greeting is None:
-        session.abort(ErrorCode.PROTOCOL)
-        raise ProtocolError(
-            f"{session.role.value}: the HELLO of the {session.role.peer.value} is malformed."
-        )
-    return greeting
-
-
-def _greeting_of(fields: dict[str, JsonScalar], role: Role, terms: Terms) -> _Greeting | None:
-    """The peer's HELLO, or ``None`` where it is malformed."""
-    nonce, steps, order, release, clock = (
-        fields.get(name) for name in ("nonce", "checkpoints", "order_word", "cutlayer", "clock")
-    )
-    records, released = _whole(fields.get("records")), _whole(fields.get("released"))
-    if fields.get("role") != role.value or not records or released is None:
-        return None
-    if not _is_word(nonce) or (terms.order == "nonces" and not _is_word(order)):
-        return None
-    if not isinstance(steps, str) or not isinstance(release, str) or len(release) > 40:
-        return None
-    if not all(word.isascii() and word.isdigit() and len(word) < 18 for word in steps.split()):
-        return None
-    if (seconds := _whole(clock)) is None:
-        return None
-    kept = frozenset(int(word) for word in steps.split())
-    return _Greeting(records, str(nonce), kept, released, str(order), release, seconds)
-
-
-def _whole(value: JsonScalar) -> int | None:
-    """A whole number of at least 0, or ``None``."""
-    return value if type(value) is int and 0 <= value < 1 << 62 else None
-
-
-def _is_word(value: JsonScalar) -> bool:
-    """Whether this is 32 bytes in hexadecimal digits."""
-    return (
-        isinstance(value, str)
-        and re.fullmatch(f"[0-9a-f]{{{2 * _NONCE_BYTES}}}", value) is not None
-    )
+    return read_greeting(theirs, session.role.peer, terms.order, frozenset(terms.as_fields()))
 
 
 def _order_word(role: Role, nonce: bytes | None) -> str:
@@ -213,7 +149,7 @@ def _order_halves(
     """The nonces of both parties, the label party's first."""
     if session.role is Role.LABEL:
         return own, bytes.fromhex(their_word)
-    nonce = bytes.fromhex(str(revealed)) if _is_word(revealed) else b""
+    nonce = bytes.fromhex(str(revealed))
     if sha256(nonce).hexdigest() != their_word:
         session.abort(ErrorCode.PROTOCOL)
         raise ProtocolError(
@@ -223,7 +159,7 @@ def _order_halves(
     return nonce, own
 
 
-def _compare_machines(role: Role, own: _Greeting, theirs: _Greeting, tell: Tell) -> None:
+def _compare_machines(role: Role, own: Greeting, theirs: Greeting, tell: Tell) -> None:
     """Speak of differences that hinder nobody but puzzle whoever compares two logs."""
     if theirs.release != own.release:
         tell(
@@ -238,7 +174,7 @@ def _compare_machines(role: Role, own: _Greeting, theirs: _Greeting, tell: Tell)
         )
 
 
-def _step_to_go_on_from(session: Session, own: _Greeting, theirs: _Greeting) -> int:
+def _step_to_go_on_from(session: Session, own: Greeting, theirs: Greeting) -> int:
     """The newest step after which both have a state.
 
     Raises:
@@ -294,7 +230,11 @@ def _match(
     else:
         peer = session.receive_tensor(Kind.IDS, shape)
         session.send_tensor(Kind.IDS, message)
-    alignment = shared_ids(records.ids, own, peer.numpy())
+    try:
+        alignment = shared_ids(records.ids, own, peer.numpy())
+    except (DataError, ProtocolError) as error:
+        error.args = (f"{session.role.value}: {error}",)
+        raise
     return agree_on(alignment.shared, terms, groups, alignment.only_here, alignment.only_there)
 
 
@@ -314,7 +254,8 @@ def _compare_split(
     else:
         theirs = session.receive_fields(Kind.SPLIT)
         session.send_fields(Kind.SPLIT, own)
-    if theirs.get("split") != own["split"]:
+    _require_split_fields(session.role.peer, theirs, order_nonce is not None)
+    if theirs["split"] != own["split"]:
         session.abort(ErrorCode.TERMS)
         if terms.alignment == "digests":
             cause = "ids and seed are the same: their group columns hold different values. Give "
@@ -325,4 +266,21 @@ def _compare_split(
         raise TermsMismatchError(
             f"{session.role.value}: the parties split their records differently, though {cause}"
         )
-    return theirs.get("order_nonce")
+    return theirs["order_nonce"]
+
+
+def _require_split_fields(sender: Role, fields: dict[str, JsonScalar], nonces: bool) -> None:
+    """Hold the peer's SPLIT to its form."""
+    if fields.keys() != {"split", "order_nonce"}:
+        what = f"its fields must be split and order_nonce, got {', '.join(sorted(fields))}"
+    elif not isinstance(fields["split"], str):
+        what = f"split must be a hash, got {fields['split']!r}"
+    elif sender is Role.LABEL and nonces and not is_word(fields["order_nonce"]):
+        what = f"order_nonce must be {NONCE_BYTES} bytes in hexadecimal digits"
+    elif (sender is Role.NON_LABEL or not nonces) and fields["order_nonce"] is not None:
+        what = "order_nonce must be null"
+    else:
+        return
+    raise ProtocolError(
+        f"{sender.peer.value}: the SPLIT of the {sender.value} is malformed: {what}."
+    )

@@ -149,7 +149,11 @@ class LabelParty:
             rows = prepared.agreement.held_out
             activation = self._receive_forward(session, Kind.QUERY, rows)
             logit = self._predict(head, activation, prepared.inputs.values[rows])
-            half = self._result(head, prepared, logit)
+            try:
+                half = self._result(head, prepared, logit)
+            except DataError:  # labels decide it, so the peer must not notice
+                self._take_leave(session)
+                raise
             _keep(half, keep)
             self._take_leave(session)
         return half

@@ -131,8 +131,13 @@ class Terms:
             TermsMismatchError: a field differs; names it and both values.
         """
         for name, own in self.as_fields().items():
-            if name not in theirs or theirs[name] != own:
-                raise TermsMismatchError(
-                    f"{own_role.value}: {name} is {own!r} here and {theirs.get(name)!r} at the "
-                    f"{own_role.peer.value}. Start both parties with the same value."
-                )
+            if name not in theirs:
+                found = "missing"
+            elif theirs[name] != own or isinstance(theirs[name], bool) != isinstance(own, bool):
+                found = repr(theirs[name])  # to Python, true equals 1
+            else:
+                continue
+            raise TermsMismatchError(
+                f"{own_role.value}: {name} is {own!r} here and {found} at the "
+                f"{own_role.peer.value}. Start both parties with the same value."
+            )

@@ -22,6 +22,7 @@ element type and shape may come, and refuses a header before it allocates a byte
 
 import hashlib
 import json
+import math
 import struct
 import sys
 import zlib
@@ -163,13 +164,36 @@ def decode(header: Header, payload: bytearray) -> Message:
 def _flat_json(payload: bytearray) -> dict[str, JsonScalar]:
     """Parse one JSON object of scalars; anything else is the peer's mistake."""
     try:
-        fields = json.loads(payload.decode("utf-8", errors="strict"))
+        fields = json.loads(
+            payload.decode("utf-8", errors="strict"),
+            object_pairs_hook=_without_repeats,
+            parse_constant=_no_number,
+        )
     except (ValueError, RecursionError) as error:
         raise ProtocolError("A control message is not JSON.") from error
-    scalars = (str, int, float, bool, type(None))
-    if not isinstance(fields, dict) or not all(isinstance(v, scalars) for v in fields.values()):
+    if not isinstance(fields, dict) or not all(_is_scalar(value) for value in fields.values()):
         raise ProtocolError("A control message is not one flat JSON object.")
     return fields
+
+
+def _without_repeats(pairs: list[tuple[str, JsonScalar]]) -> dict[str, JsonScalar]:
+    """The object of these pairs; with a repeated name two readers could read two things."""
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ProtocolError("A control message names a field twice.")
+    return fields
+
+
+def _no_number(word: str) -> JsonScalar:
+    """NaN and Infinity are no JSON, though Python reads them."""
+    raise ValueError(word)
+
+
+def _is_scalar(value: object) -> bool:
+    """Whether this may be a field; a number too large for a float64 was read as infinity."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, (str, int))
 
 
 def _little_endian(

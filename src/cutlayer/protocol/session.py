@@ -235,6 +235,8 @@ class Session:
             raise
         if message.kind is Kind.ERROR:
             self._peer_ended(message)
+        if message.kind is Kind.BYE and message.fields:
+            raise self._refuse("a BYE with fields, where it has none")
         self._move(kind, following)
         return message
 
@@ -266,15 +268,22 @@ class Session:
         if self.state not in _GREETING and header.run_tag != codec.run_tag(self._run):
             raise self._refuse("a message of another run")
         if header.kind is Kind.ERROR:
-            if (header.rows, header.width, header.dtype) != (1, ERROR_WIDTH, torch.uint8):
-                raise self._refuse("a malformed ERROR")
+            form = header.step, header.rows, header.width, header.dtype
+            if form != (0, 1, ERROR_WIDTH, torch.uint8):
+                raise self._refuse(
+                    f"a malformed ERROR: step {header.step}, shape ({header.rows}, {header.width}) "
+                    f"of {header.dtype} where step 0, shape (1, {ERROR_WIDTH}) of uint8 was due"
+                )
             return
         if header.kind is not kind:
             raise self._refuse(f"{header.kind.name} where {kind.name} was due")
         if header.step != step:
             raise self._refuse(f"{kind.name} of step {header.step} where step {step} was due")
         if header.dtype is not (shape.dtype if shape else None):
-            raise self._refuse(f"{kind.name} with elements of {header.dtype}")
+            raise self._refuse(
+                f"{kind.name} with elements of {header.dtype or 'JSON'} where "
+                f"{shape.dtype if shape else 'JSON'} was due"
+            )
         if shape and (
             shape.rows not in (None, header.rows) or shape.width not in (None, header.width)
         ):
@@ -290,7 +299,10 @@ class Session:
         try:
             code = ErrorCode(word.decode("ascii", errors="replace").strip())
         except ValueError:
-            raise ProtocolError(f"The {self.role.peer.value} ended with an unknown code.") from None
+            raise ProtocolError(
+                f"{self.role.value}: the {self.role.peer.value} ended the session with an unknown "
+                "code."
+            ) from None
         raise PeerEndedError(
             f"{self.role.value}: the {self.role.peer.value} ended the session: {code.meaning}.",
             stopped=code is ErrorCode.STOPPED,
