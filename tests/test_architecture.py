@@ -25,6 +25,7 @@ MAY_IMPORT = {
 }
 MAY_IMPORT["runs"] = set(MAY_IMPORT)
 MAY_IMPORT["experiments"] = set(MAY_IMPORT)
+MAY_IMPORT["operation"] = set(MAY_IMPORT) - {"experiments"}
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 ENTRY_POINTS = {"__init__", "__main__"}
 SEEDED_NUMPY = {"PCG64", "SeedSequence", "Generator", "default_rng"}

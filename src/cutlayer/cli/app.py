@@ -12,6 +12,7 @@ from rich.console import Console
 from cutlayer.audits.findings import write_findings
 from cutlayer.cli.align_command import align_records
 from cutlayer.cli.audit_commands import audit, report, show
+from cutlayer.cli.doctor_command import doctor
 from cutlayer.cli.identity_commands import init, pair_with
 from cutlayer.cli.party_commands import (
     FINDINGS_FILE,
@@ -43,6 +44,7 @@ app.command("pair")(pair_with)
 app.command("label-party", context_settings=PASS_ON)(label_party)
 app.command("non-label-party", context_settings=PASS_ON)(non_label_party)
 app.command("align", context_settings=PASS_ON)(align_records)
+app.command("doctor", context_settings=PASS_ON)(doctor)
 app.command("predict", context_settings=PASS_ON)(predict)
 app.add_typer(prepare_app, name="prepare")
 app.command("tradeoff", context_settings=PASS_ON)(tradeoff)

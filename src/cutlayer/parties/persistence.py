@@ -7,7 +7,7 @@ from cutlayer.parties.checkpoint import CheckpointStore
 from cutlayer.parties.release_journal import ReleaseJournal
 from cutlayer.parties.run_key import RunKey
 
-_KEY, _JOURNAL, _CHECKPOINTS = "run.key", "journal", "checkpoints"
+KEY_FILE, JOURNAL_FILE, CHECKPOINTS_FOLDER = "run.key", "journal", "checkpoints"
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Persistence:
                 messages left under another protection.
             StorageError: the folder cannot be written.
         """
-        key = RunKey.kept_at(folder / _KEY)
-        journal = None if protection is None else ReleaseJournal(folder / _JOURNAL, protection)
-        return cls(key, CheckpointStore(folder / _CHECKPOINTS), journal)
+        key = RunKey.kept_at(folder / KEY_FILE)
+        journal = None if protection is None else ReleaseJournal(folder / JOURNAL_FILE, protection)
+        return cls(key, CheckpointStore(folder / CHECKPOINTS_FOLDER), journal)
 
     def close(self) -> None:
         """Let go of the run's folder."""

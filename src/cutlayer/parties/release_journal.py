@@ -17,7 +17,7 @@ import struct
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from cutlayer.durable import storage, sync
 from cutlayer.errors import ConfigurationError, DataError, ProtocolError
@@ -38,6 +38,8 @@ class ReleaseJournal:
         path: the file; made when the first reply is about to leave.
         protection: exact settings of the protection that the run is about to use, as text. A bound
             computed from one protection would not cover what has left under another.
+        look_only: whether the file is to be checked and not to be touched: what a crash left of its
+            last entry stays, and nothing can be put on record.
 
     Raises:
         DataError: the file is damaged, so nobody knows what was sent.
@@ -45,8 +47,9 @@ class ReleaseJournal:
         StorageError: it cannot be read.
     """
 
-    def __init__(self, path: Path, protection: str) -> None:
+    def __init__(self, path: Path, protection: str, *, look_only: bool = False) -> None:
         self._path, self._protection = path, protection
+        self._look_only = look_only
         self._file: BinaryIO | None = None
         self._bound: dict[str, str] | None = None
         self._start = 0
@@ -138,6 +141,8 @@ class ReleaseJournal:
                 f"label party: {self._path} ends at step {self.released}, before step {step}: "
                 "entries are missing. Put the run's journal back, or begin a run of another name."
             )
+        if self._look_only:
+            raise ConfigurationError(f"label party: {self._path} may only be looked at.")
         with storage(self._path):
             self._append(step, request, reply)
         return True
@@ -180,14 +185,16 @@ class ReleaseJournal:
     def _open(self) -> None:
         """Read and check what is there."""
         with storage(self._path, "read"):
-            file = self._locked(self._path.open("r+b", buffering=0))
+            mode = "rb" if self._look_only else "r+b"
+            file = self._locked(cast(BinaryIO, self._path.open(mode, buffering=0)))
         self._file = file
         header = file.read(_MOST_HEADER_BYTES).partition(b"\n")
         if not header[1]:
             if header[0] and not b'{"'.startswith(header[0][:2]):
                 raise self._damaged("its first line is broken")
             self.close()  # a crash before the first entry: nothing had left
-            self._path.unlink()
+            if not self._look_only:
+                self._path.unlink()
             return
         try:
             bound = json.loads(header[0])
@@ -223,7 +230,7 @@ class ReleaseJournal:
             self._check = check
             self.released += 1
         end = self._start + self.released * _ENTRY.size
-        if end < self._start + len(data):
+        if end < self._start + len(data) and not self._look_only:
             with storage(self._path):
                 os.ftruncate(file.fileno(), end)
                 os.fsync(file.fileno())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from cutlayer.durable import create_private
+from cutlayer.durable import create_private, storage
 from cutlayer.errors import ConfigurationError
 from cutlayer.rng import SecretNoise
 
@@ -34,7 +34,19 @@ class RunKey:
             ConfigurationError: other users may read the file, or it is damaged.
             StorageError: it cannot be written.
         """
-        secret = create_private(path, os.urandom(_KEY_BYTES))
+        create_private(path, os.urandom(_KEY_BYTES))
+        return cls.read_from(path)
+
+    @classmethod
+    def read_from(cls, path: Path) -> "RunKey":
+        """The key in this file, which exists.
+
+        Raises:
+            ConfigurationError: other users may read the file, or it is damaged.
+            StorageError: it cannot be read.
+        """
+        with storage(path, "read"):
+            secret = path.read_bytes()
         if path.stat().st_mode & 0o077:
             raise ConfigurationError(
                 f"{path} can be read by other users, and it hides the labels: chmod 600 {path}, "

@@ -47,6 +47,7 @@ from cutlayer.runs.configuration import (
 from cutlayer.runs.halves import build_bottom, build_top
 from cutlayer.runs.reconnecting import until_done
 from cutlayer.runs.recording import open_recorder
+from cutlayer.runs.room import require_room
 from cutlayer.runs.session_opening import endpoint_of, telling_peer
 
 PREDICTIONS_FILE = "predictions.csv"
@@ -77,6 +78,7 @@ def run_label_party(
     folder = configuration.run_folder
     _private(folder)
     with telling_peer(configuration):
+        require_room(configuration, reading.table)
         persistence = Persistence.in_folder(folder, configuration.protection_settings)
     audits: list[ReleaseAudit] = []
     recorders: list[ReleaseRecorder] = []
@@ -146,6 +148,7 @@ def run_non_label_party(
     folder = configuration.run_folder
     _private(folder)
     with telling_peer(configuration):
+        require_room(configuration, reading.table)
         persistence = Persistence.in_folder(folder)
     party = NonLabelParty(
         reading.table,

@@ -1,0 +1,145 @@
+"""Room: how much of the disk a run will take, and whether that much is free."""
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+from cutlayer.data import Encoder, PartyTable
+from cutlayer.errors import StorageError
+from cutlayer.parties import InputShape
+from cutlayer.parties.inputs import category_slots
+from cutlayer.protections import Residual
+from cutlayer.runs.configuration import FROZEN, LabelConfiguration, PartyConfiguration
+from cutlayer.runs.halves import build_bottom, build_top
+
+CHECKPOINTS = 4
+"""Three are kept, and a fourth is there while the oldest of them still is."""
+JOURNAL_BYTES = 80
+"""An entry of the journal, one for each step."""
+_FLOAT_BYTES = 4
+_ADAM_MOMENTS = 2
+_ROWS_LOOKED_AT = 10_000
+
+
+@dataclass(frozen=True)
+class Room:
+    """Bytes that a run keeps in its folder."""
+
+    checkpoints: int
+    """Certain: the first state is kept before the first step."""
+    journal: int
+    """At most, if the peer holds all of this party's records."""
+    recording: int
+    """At most, by the key ``record``."""
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.checkpoints + self.journal + self.recording
+
+
+def room_for(configuration: PartyConfiguration, table: PartyTable) -> Room:
+    r"""What a training with these records keeps.
+
+    With :math:`w` bytes of weights, :math:`p` of them trained, a checkpoint is :math:`w + 2p`,
+    since Adam remembers two numbers for each; there are four while one is written. The journal
+    has 80 bytes for each of :math:`T = E \max(1, \lfloor n/B \rfloor)` steps, the recording at most
+    :math:`2 \cdot 4 B d` for each, and at most the limit of ``record``.
+
+    Args:
+        configuration: of this party.
+        table: its records. Widths are learned from the first 10,000, so rare categories may add to
+            them.
+
+    Raises:
+        ConfigurationError: the model cannot be built.
+    """
+    if configuration.protection == FROZEN:
+        return Room(0, 0, 0)  # one round: nothing to go on from
+    shape = _shape_of(table)
+    state = sum(_checkpoint_bytes(half) for half in _halves(configuration, shape))
+    share = 1 - configuration.validation_share - configuration.test_share
+    steps = configuration.epochs * max(1, int(len(table) * share / configuration.batch_size))
+    journal = recording = 0
+    if isinstance(configuration, LabelConfiguration):
+        journal = JOURNAL_BYTES * steps
+        messages = 2 * _FLOAT_BYTES * configuration.batch_size * configuration.cut_width * steps
+        recording = min(int(configuration.record), messages)
+    return Room(CHECKPOINTS * state, journal, recording)
+
+
+def room_still_needed(room: Room, folder: Path) -> Room:
+    """What of it is not there yet, where a run is gone on with."""
+    return Room(
+        max(0, room.checkpoints - _bytes_in(folder.glob("checkpoints/*/*"))),
+        max(0, room.journal - _bytes_in([folder / "journal"])),
+        max(0, room.recording - _bytes_in(folder.glob("messages/**/*"))),
+    )
+
+
+def free_bytes(folder: Path) -> int:
+    """Free space for this user where a folder is, or would be made.
+
+    Raises:
+        StorageError: nobody can tell.
+    """
+    there = folder.absolute()
+    while not there.exists():
+        there = there.parent
+    try:
+        return shutil.disk_usage(there).free
+    except OSError as error:
+        raise StorageError(f"Cannot read how much of the disk of {there} is free.") from error
+
+
+def require_room(configuration: PartyConfiguration, table: PartyTable) -> None:
+    """Refuse to begin a run whose checkpoints cannot fit.
+
+    Raises:
+        StorageError: they cannot; nothing has been sent.
+        ConfigurationError: the model cannot be built.
+    """
+    folder = configuration.run_folder
+    needed = room_still_needed(room_for(configuration, table), folder).checkpoints
+    free = free_bytes(folder)
+    if free < needed:
+        raise StorageError(
+            f"{configuration.role.value}: folder: {folder} has {free:,} bytes free, and the "
+            f"checkpoints of this run need {needed:,}. Nothing has been sent. Give it room, or name "
+            "a folder on another disk."
+        )
+
+
+def _halves(configuration: PartyConfiguration, shape: InputShape) -> list[nn.Module]:
+    """All that this party will train."""
+    if not isinstance(configuration, LabelConfiguration):
+        return [build_bottom(configuration, shape)]
+    width = configuration.cut_width
+    halves = [build_top(configuration, width, shape)]
+    if isinstance(configuration.applied, Residual):
+        halves.append(build_top(configuration, width, InputShape((0,))))
+    return halves
+
+
+def _shape_of(table: PartyTable) -> InputShape:
+    """What a half will take in, as the first records tell."""
+    first = PartyTable(
+        table.party, table.ids[:_ROWS_LOOKED_AT], table.features.head(_ROWS_LOOKED_AT)
+    )
+    encoder = Encoder.fit(first)
+    return InputShape((encoder.width,), category_slots(encoder))
+
+
+def _checkpoint_bytes(half: nn.Module) -> int:
+    """Weights, and what Adam remembers of them."""
+    state = sum(tensor.numel() * tensor.element_size() for tensor in half.state_dict().values())
+    trained = sum(weight.numel() * weight.element_size() for weight in half.parameters())
+    return state + _ADAM_MOMENTS * trained
+
+
+def _bytes_in(paths: Iterable[Path]) -> int:
+    """Bytes of those that are files."""
+    return sum(path.stat().st_size for path in paths if path.is_file())
