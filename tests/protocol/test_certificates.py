@@ -173,7 +173,7 @@ def test_c2_whom_the_non_label_party_talks_to(secured, identities, tmp_path, mon
 
 
 def test_c2_a_client_that_is_refused_is_told_likely_causes_and_the_fix(
-    secured, tmp_path, monkeypatch
+    secured, tmp_path, monkeypatch, capfd
 ):
     """In TLS 1.3 the refused side sees a bare end: the message must say what it may mean."""
     monkeypatch.setattr("cutlayer.protocol.attempts.backoff", lambda: iter([0.01] * 99))
@@ -187,6 +187,7 @@ def test_c2_a_client_that_is_refused_is_told_likely_causes_and_the_fix(
         if secured.name == "tls":  # and the label party's operator learns of it as well
             with pytest.raises(DeadlineError, match=r"refused.*cutlayer pair"):
                 listener.meet(deadline=0.05)
+    assert capfd.readouterr().err == ""  # no library writes to the terminal behind our back
 
 
 @pytest.mark.parametrize("role", list(Role))

@@ -2,6 +2,7 @@
 
 from cutlayer.protocol.address import Address
 from cutlayer.protocol.endpoint import Endpoint
+from cutlayer.protocol.event_loop import EventLoop
 from cutlayer.protocol.grpc_endpoints import GrpcConnector, GrpcListener
 from cutlayer.protocol.identity import Identity, create_identity, load_identity, pair
 from cutlayer.protocol.in_memory import InMemoryTransport, in_memory_pair
@@ -16,6 +17,7 @@ __all__ = [
     "Deadlines",
     "Endpoint",
     "ErrorCode",
+    "EventLoop",
     "GrpcConnector",
     "GrpcListener",
     "Identity",

@@ -9,6 +9,10 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
+# gRPC would write every stranger's failed handshake to standard error. It looks when it is
+# imported, and the package imports this module before it imports gRPC.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
 
 class EventLoop:
     """An asyncio loop in a thread of its own."""
@@ -18,8 +22,6 @@ class EventLoop:
 
     def __init__(self) -> None:
         self._process = os.getpid()
-        # gRPC would write every stranger's failed handshake to standard error.
-        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, name="cutlayer loop", daemon=True).start()
 
