@@ -103,6 +103,14 @@ def test_an_attack_on_labels_is_no_attack():
         Attack(cheat)
 
 
+def test_an_attack_reads_rows_or_their_sum_and_not_both():
+    def mixed(gradient, weight_gradient):
+        return gradient[:, 0]
+
+    with pytest.raises(ValueError, match="got a parameter 'gradient' of mixed"):
+        Attack(mixed)
+
+
 def test_a_choice_by_knowledge_and_cost():
     def costly(gradient, prior):
         return gradient[:, 0] * prior
