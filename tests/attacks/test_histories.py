@@ -147,6 +147,27 @@ def test_averages_see_through_marvell_over_twenty_epochs():
     assert leak("gradient_spectrum_average", with_marvell(4.0), epochs=20) >= 0.9
 
 
+def test_a_line_that_is_followed_needs_no_alignment_by_records():
+    # At s = 16 what a record scored before tells too little to align the next batch with.
+    assert leak("first_component_average", with_marvell(16.0), epochs=20) < 0.6
+    assert leak("steady_line", with_marvell(16.0), epochs=20) > 0.7
+
+
+def test_the_followed_line_comes_close_to_the_bound_of_noise_on_the_residual():
+    # c = p - y + sigma xi on one line: the best score is the mean of c, AUC Phi(sqrt(E/2)/sigma).
+    sigma, epochs = 4.0, 20
+    labels, generator = labels_of(RECORDS, 0.5), torch.Generator().manual_seed(9)
+
+    def perturb(gradient, batch_labels, records):
+        residual = 0.5 - batch_labels
+        noisy = residual + sigma * torch.randn(len(records), generator=generator).double()
+        return gradient * (noisy / residual)[:, None]
+
+    best = float(ndtr(math.sqrt(epochs / 2) / sigma))
+    found = leak("steady_line", perturb, epochs=epochs, labels=labels, share=0.5)
+    assert best - 0.05 < found < best + 5 * auc_error(best, labels)
+
+
 # max_norm: the line stays.
 
 

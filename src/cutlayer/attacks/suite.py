@@ -28,6 +28,7 @@ from cutlayer.attacks.score_histories import AveragedAttack, SummedAttack
 from cutlayer.attacks.similarity_attack import activation_similarity, gradient_similarity
 from cutlayer.attacks.spectral_attack import activation_spectrum, gradient_spectrum
 from cutlayer.attacks.spectral_clustering import spectral_clustering
+from cutlayer.attacks.steady_line import SteadyLine
 from cutlayer.attacks.tail_energy import tail_energy
 from cutlayer.attacks.visit_differences import VisitDifferences
 from cutlayer.registry import Registry
@@ -202,6 +203,11 @@ HISTORY_ATTACKS = Registry(
             during=("class_model",),
             family="likelihood",
             published="Neyman and Pearson (1933), over all releases",
+        ),
+        "steady_line": HistoryAttack(
+            SteadyLine,
+            family="spectral",
+            published="cutlayer: first component, its line followed from step to step",
         ),
         "visit_differences": HistoryAttack(
             VisitDifferences,
