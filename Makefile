@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENVIRONMENT := .venv/.ready
 
-.PHONY: demo test test-slow lint format benchmarks clean
+.PHONY: demo test test-slow test-faults lint format benchmarks clean
 
 demo: $(ENVIRONMENT)  ## two processes train on bundled real data; table, findings.json, page
 	$(BIN)/cutlayer demo
@@ -12,7 +12,10 @@ test: $(ENVIRONMENT) lint  ## all checks
 	$(BIN)/pytest -m "not slow" --cov --cov-report=term:skip-covered
 
 test-slow: $(ENVIRONMENT)  ## what takes longer
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m slow --ignore tests/faults
+
+test-faults: $(ENVIRONMENT)  ## a thousand kills and the rest of tests/faults; FAULTS="--kills 200 --freezes 100"
+	$(BIN)/pytest tests/faults $(FAULTS)
 
 lint: $(ENVIRONMENT)
 	$(BIN)/ruff check

@@ -3,6 +3,7 @@
 Processes are forked from a server that has imported torch, so that a start costs milliseconds.
 """
 
+import ctypes
 import json
 import multiprocessing
 import os
@@ -18,7 +19,15 @@ import torch
 from cutlayer.data.tensor_records import TensorRecords
 from cutlayer.errors import CutlayerError
 from cutlayer.models import Top, mlp
-from cutlayer.parties import InputShape, LabelParty, NonLabelParty, Persistence, Terms
+from cutlayer.parties import (
+    InputShape,
+    LabelParty,
+    NonLabelParty,
+    Persistence,
+    ReleaseJournal,
+    Terms,
+)
+from cutlayer.parties.handshake import Tell
 from cutlayer.protections import PROTECTIONS, parse_protection
 from cutlayer.protocol import (
     Address,
@@ -31,12 +40,16 @@ from cutlayer.protocol import (
     StreamListener,
     load_identity,
 )
+from cutlayer.protocol.identity import word_of
 from cutlayer.runs.reconnecting import until_done
+from tests.faults.sabotage import commit
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["tests.faults.parties"])
+CONTEXT.set_forkserver_preload(["pytest", "tests.faults.parties", "tests.faults.warm"])
 PARTIES = ("label", "other")
+ROLE = {"label": Role.LABEL, "other": Role.NON_LABEL}
 DONE, JOURNAL = "done.json", "journal"
+_CLONE_NEWNET = 0x40000000
 
 
 @dataclass(frozen=True)
@@ -45,6 +58,8 @@ class Plan:
 
     folder: str
     port: int
+    host: str = "127.0.0.1"
+    """Of the label party."""
     records: int = 192
     batch_size: int = 32
     epochs: int = 6
@@ -54,13 +69,14 @@ class Plan:
     transport: str = "plain"
     """``plain``, ``tls`` or ``grpc``; the latter two need ``identities``."""
     identities: str = ""
+    namespaces: bool = False
+    """Whether each party lives in the network namespace of its name, at an end of a far link."""
     wire: str = "float32"
+    cut_width: int = 4
     deadlines: dict[str, float] = field(
         default_factory=lambda: {"connect": 20.0, "handshake": 20.0, "step": 20.0}
     )
     wait: float = 60.0
-    sabotage: str = ""
-    """Name of a deliberate bug; see :data:`SABOTAGE`."""
 
     def of(self, party: str) -> Path:
         return Path(self.folder) / party
@@ -73,7 +89,7 @@ class Plan:
             protection=self.protection,
             epochs=self.epochs,
             batch_size=self.batch_size,
-            cut_width=4,
+            cut_width=self.cut_width,
             folds=4,
             order="nonces",
             checkpoint_every=self.checkpoint_every,
@@ -82,24 +98,29 @@ class Plan:
         )
 
 
-def start(plan: Plan, party: str) -> multiprocessing.process.BaseProcess:
-    """Start a party; it ends with status 0, or with 1 and a line in its folder's error.txt."""
-    process = CONTEXT.Process(target=_play, args=(asdict(plan), party), daemon=True)
+def start(plan: Plan, party: str, sabotage: str = "") -> multiprocessing.process.BaseProcess:
+    """Start a party; it ends with status 0, or with 1 and a line in its folder's error.txt.
+
+    Args:
+        plan: of the run.
+        party: ``label`` or ``other``.
+        sabotage: what befalls the process; see :mod:`tests.faults.sabotage`.
+    """
+    process = CONTEXT.Process(target=_play, args=(asdict(plan), party, sabotage), daemon=True)
     process.start()
     return process
 
 
-def _play(settings: dict, party: str) -> None:
+def _play(settings: dict, party: str, sabotage: str) -> None:
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     plan = Plan(**settings)
     folder = plan.of(party)
     folder.mkdir(parents=True, exist_ok=True)
+    if plan.namespaces:
+        enter_namespace(party)
     try:
-        if plan.sabotage:
-            from tests.faults.sabotage import SABOTAGE
-
-            SABOTAGE[plan.sabotage](party)
+        commit(sabotage)
         weights = _label(plan, folder) if party == "label" else _other(plan, folder)
         (folder / DONE).write_text(json.dumps(weights))
     except CutlayerError as error:
@@ -111,10 +132,21 @@ def _play(settings: dict, party: str) -> None:
         raise
 
 
-def records() -> tuple[TensorRecords, TensorRecords]:
+def enter_namespace(name: str) -> None:
+    """Move this process into a network namespace of ``ip netns``."""
+    with Path("/run/netns", name_of_namespace(name)).open() as namespace:
+        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), "setns")
+
+
+def name_of_namespace(party: str) -> str:
+    """The namespace of a party on this machine."""
+    return f"cutlayer-{party}"
+
+
+def records(count: int = 192) -> tuple[TensorRecords, TensorRecords]:
     """Both parties' records, the same in every process."""
     generator = torch.Generator().manual_seed(3)
-    count = 192
     numbers = torch.randn(count, 5, generator=generator)
     labels = (numbers.sum(1) + torch.randn(count, generator=generator) > 0.5).long()
     ids = tuple(f"r{i:04d}" for i in range(count))
@@ -126,11 +158,10 @@ def records() -> tuple[TensorRecords, TensorRecords]:
 
 def endpoint(plan: Plan, party: str) -> Endpoint:
     """Where a party meets the other, by the plan's transport."""
-    address = Address("127.0.0.1", plan.port)
+    address = Address(plan.host, plan.port)
     identity = None
     if plan.transport != "plain":
-        role = Role.LABEL if party == "label" else Role.NON_LABEL
-        identity = load_identity(Path(plan.identities) / party, role)
+        identity = load_identity(Path(plan.identities) / word_of(ROLE[party]), ROLE[party])
     if plan.transport == "grpc":
         assert identity is not None
         return (GrpcListener if party == "label" else GrpcConnector)(address, identity)
@@ -142,48 +173,59 @@ def _adam(parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
 
 
 def _make_top(name: str, cut_width: int, own: InputShape) -> torch.nn.Module:
-    return Top(cut_width, own.width, [8], torch.Generator().manual_seed(len(name)))
+    return Top(cut_width, own.shape[0], [8], torch.Generator().manual_seed(len(name)))
 
 
-def _label(plan: Plan, folder: Path) -> dict[str, str]:
-    persistence = Persistence.in_folder(folder, plan.protection)
+def label_party(plan: Plan, tell: Tell) -> tuple[LabelParty, ReleaseJournal]:
+    """The label party of a plan, and its journal."""
+    persistence = Persistence.in_folder(plan.of("label"), plan.protection)
+    assert persistence.journal is not None
     party = LabelParty(
-        records()[0],
+        records(plan.records)[0],
         plan.terms,
         parse_protection(plan.protection, PROTECTIONS),
-        lambda name, cut, own: Top(
-            cut, own.shape[0], [8], torch.Generator().manual_seed(len(name))
-        ),
+        _make_top,
         _adam,
         noise=persistence.key.noise(),
         persistence=persistence,
         deadlines=Deadlines(**plan.deadlines),
+        tell=tell,
+    )
+    return party, persistence.journal
+
+
+def non_label_party(plan: Plan, tell: Tell) -> NonLabelParty:
+    """The non-label party of a plan."""
+
+    # A dropout layer: what torch's own generator decides must come out alike as well.
+    def make(own: InputShape) -> torch.nn.Module:
+        body = mlp([own.width, 8, plan.cut_width], torch.Generator().manual_seed(1))
+        return torch.nn.Sequential(torch.nn.Dropout(0.2), body)
+
+    return NonLabelParty(
+        records(plan.records)[1],
+        plan.terms,
+        make,
+        _adam,
+        persistence=Persistence.in_folder(plan.of("other")),
+        deadlines=Deadlines(**plan.deadlines),
+        tell=tell,
     )
 
+
+def _label(plan: Plan, folder: Path) -> dict[str, str]:
+    party, journal = label_party(plan, _log(folder))
     with endpoint(plan, "label") as meeting:
         half = until_done(party.run, meeting, wait=plan.wait, tell=_log(folder))
-    assert persistence.journal is not None
     return {
         **{name: digest_of(module) for name, module in half.halves.items()},
         "predictions": sha256(half.held_out_logit.numpy().tobytes()).hexdigest(),
-        "released": str(persistence.journal.released),
+        "released": str(journal.released),
     }
 
 
 def _other(plan: Plan, folder: Path) -> dict[str, str]:
-    # A dropout layer: what torch's own generator decides must come out alike as well.
-    def make(own: InputShape) -> torch.nn.Module:
-        body = mlp([own.width, 8, 4], torch.Generator().manual_seed(1))
-        return torch.nn.Sequential(torch.nn.Dropout(0.2), body)
-
-    party = NonLabelParty(
-        records()[1],
-        plan.terms,
-        make,
-        _adam,
-        persistence=Persistence.in_folder(folder),
-        deadlines=Deadlines(**plan.deadlines),
-    )
+    party = non_label_party(plan, _log(folder))
     with endpoint(plan, "other") as meeting:
         half = until_done(party.run, meeting, wait=plan.wait, tell=_log(folder))
     return {"bottom": digest_of(half.bottom)}
@@ -197,7 +239,7 @@ def digest_of(module: torch.nn.Module) -> str:
     return mark.hexdigest()
 
 
-def _log(folder: Path):
+def _log(folder: Path) -> Tell:
     def tell(notice: str) -> None:
         with (folder / "notices.txt").open("a") as file:
             file.write(f"{os.getpid()} {notice}\n")

@@ -1,6 +1,7 @@
 import json
 import os
 import random
+import resource
 import shutil
 
 import pytest
@@ -155,6 +156,22 @@ def test_a_full_disk_leaves_the_journal_as_it_was(tmp_path, monkeypatch):
     assert journal.settle(10, *digests(10))
     journal.close()
     assert opened(path).released == 11
+
+
+def test_a_disk_that_takes_only_half_an_entry_counts_as_full(tmp_path):
+    path = filled(tmp_path / "journal")
+    before = path.read_bytes()
+    journal = opened(path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Up to the limit the system writes without complaint, and tells how much.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + ENTRY // 2, limits[1]))
+    try:
+        with pytest.raises(StorageError, match="File too large"):
+            journal.settle(10, *digests(10))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before
+    assert journal.settle(10, *digests(10))
 
 
 def test_a_moved_entry_is_found(tmp_path):

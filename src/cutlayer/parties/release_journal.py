@@ -160,7 +160,7 @@ class ReleaseJournal:
         check = _next_check(self._check, entry)
         end = self._start + self.released * _ENTRY.size
         try:
-            os.pwrite(file.fileno(), entry + check, end)
+            _write(file, entry + check, end)
             os.fsync(file.fileno())
         except OSError:
             os.ftruncate(file.fileno(), end)  # half an entry must not look like a torn one later
@@ -175,9 +175,13 @@ class ReleaseJournal:
         header = json.dumps({"format": _FORMAT, **self._bound}, sort_keys=True).encode() + b"\n"
         self._path.parent.mkdir(parents=True, exist_ok=True)
         file = self._locked(self._path.open("w+b", buffering=0))
-        file.write(header)
-        os.fsync(file.fileno())
-        sync(self._path.parent)
+        try:
+            _write(file, header, 0)
+            os.fsync(file.fileno())
+            sync(self._path.parent)
+        except OSError:
+            file.close()
+            raise
         self._start, self._check = len(header), _first_check(header)
         self._file = file
         return file
@@ -264,6 +268,13 @@ class ReleaseJournal:
             "Put a sound copy back, or begin a run of another name and count what this one has "
             "sent."
         )
+
+
+def _write(file: BinaryIO, data: bytes, at: int) -> None:
+    """Write all of it: on a disk that is nearly full the system takes a part without complaint."""
+    while data:
+        written = os.pwrite(file.fileno(), data, at)
+        data, at = data[written:], at + written
 
 
 def _first_check(header: bytes) -> bytes:

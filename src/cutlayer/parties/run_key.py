@@ -73,7 +73,11 @@ class RunKey:
 
         Never used for noise, which does not touch that generator.
         """
-        torch.manual_seed(int.from_bytes(self._derived(f"step {step}")[:8], "little") >> 1)
+        seed = int.from_bytes(self._derived(f"step {step}")[:8], "little") >> 1
+        # What torch.manual_seed does beyond this, for devices that are not in use, costs more.
+        torch.default_generator.manual_seed(seed)
+        if torch.cuda.is_initialized():
+            torch.cuda.manual_seed_all(seed)
 
     def _derived(self, purpose: str) -> bytes:
         """Another 32 bytes for every purpose."""

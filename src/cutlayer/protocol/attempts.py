@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from cutlayer.errors import ConnectionLostError, DeadlineError, PeerRefusedError, ProtocolError
 from cutlayer.protocol.backoff import backoff
@@ -16,30 +16,57 @@ _REFUSALS = 5
 Met = TypeVar("Met")
 
 
-def keep_trying(attempt: Callable[[float], Met], clock: Clock) -> Met:
-    """Call ``attempt`` until it succeeds.
+class Attempts(Generic[Met]):
+    """Connects as often as a run needs it, without wearing the peer out.
+
+    A connection that ends sooner than the pause before it was long counts as one more failed
+    attempt; one that holds longer begins the pauses anew.
 
     Args:
         attempt: connects within the seconds it is given.
-        clock: when to give up.
-
-    Raises:
-        DeadlineError: nobody was met in time; the message tells why the last attempt failed.
-        PeerRefusedError: five attempts in a row ended with a refusal.
-        ProtocolError: five attempts in a row met someone who speaks something else.
     """
-    refusals, failure = 0, ""
-    for pause in backoff():
-        try:
-            return attempt(min(HANDSHAKE_SECONDS, _remaining(clock, failure)))
-        except (PeerRefusedError, ProtocolError) as error:
-            refusals, failure = refusals + 1, str(error)
-            if refusals == _REFUSALS:
-                raise
-        except ConnectionLostError as error:
-            refusals, failure = 0, str(error)
-        time.sleep(min(pause, _remaining(clock, failure)))
-    raise AssertionError("unreachable: the backoff never ends")
+
+    def __init__(self, attempt: Callable[[float], Met]) -> None:
+        self._attempt = attempt
+        self._pauses = backoff()
+        self._pause: float | None = None
+        self._met_at = 0.0
+
+    def until_met(self, clock: Clock) -> Met:
+        """Attempt it until it succeeds.
+
+        Args:
+            clock: when to give up.
+
+        Raises:
+            DeadlineError: nobody was met in time; the message tells why the last attempt failed.
+            PeerRefusedError: five attempts in a row ended with a refusal.
+            ProtocolError: five attempts in a row met someone who speaks something else.
+        """
+        if self._pause is not None:
+            if time.monotonic() - self._met_at > self._pause:
+                self._pauses = backoff()
+            self._rest(clock, "")
+        refusals, failure = 0, ""
+        while True:
+            seconds = min(HANDSHAKE_SECONDS, _remaining(clock, failure))
+            try:
+                met = self._attempt(seconds)
+            except (PeerRefusedError, ProtocolError) as error:
+                refusals, failure = refusals + 1, str(error)
+                if refusals == _REFUSALS:
+                    raise
+            except ConnectionLostError as error:
+                refusals, failure = 0, str(error)
+            else:
+                self._met_at, self._pause = time.monotonic(), self._pause or 0.0
+                return met
+            self._rest(clock, failure)
+
+    def _rest(self, clock: Clock, failure: str) -> None:
+        """Pause before the next attempt."""
+        self._pause = next(self._pauses)
+        time.sleep(min(self._pause, _remaining(clock, failure)))
 
 
 def _remaining(clock: Clock, failure: str) -> float:

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from cutlayer.errors import ConfigurationError, ConnectionLostError
 from cutlayer.protocol.address import Address
-from cutlayer.protocol.attempts import HANDSHAKE_SECONDS, keep_trying
+from cutlayer.protocol.attempts import HANDSHAKE_SECONDS, Attempts
 from cutlayer.protocol.endpoint import Endpoint
 from cutlayer.protocol.event_loop import EventLoop
 from cutlayer.protocol.grpc_transport import PIECE_BYTES, GrpcTransport, Pipe
@@ -146,6 +146,7 @@ class GrpcConnector(Endpoint):
         """
         self._address, self._identity = address, identity
         self._loop = EventLoop.shared()
+        self._attempts = Attempts(self._attempt)
         self._current: GrpcTransport | None = None
 
     @override
@@ -153,7 +154,7 @@ class GrpcConnector(Endpoint):
         clock = Clock(deadline, f"the label party to listen on {self._address}")
         if self._current is not None:
             self._current.break_off("This party has connected anew, which ends this connection.")
-        self._current = keep_trying(self._attempt, clock)
+        self._current = self._attempts.until_met(clock)
         return self._current
 
     @override

@@ -14,7 +14,7 @@ from cutlayer.errors import (
     PeerRefusedError,
 )
 from cutlayer.protocol.address import Address, require_loopback
-from cutlayer.protocol.attempts import HANDSHAKE_SECONDS, keep_trying
+from cutlayer.protocol.attempts import HANDSHAKE_SECONDS, Attempts
 from cutlayer.protocol.door import Door
 from cutlayer.protocol.endpoint import Endpoint
 from cutlayer.protocol.identity import Identity, name_of
@@ -98,6 +98,7 @@ class StreamConnector(Endpoint):
             require_loopback(address)
         self._address, self._identity = address, identity
         self._context = identity.tls_context() if identity else None
+        self._attempts = Attempts(self._attempt)
         self._current: StreamTransport | None = None
 
     @override
@@ -105,7 +106,7 @@ class StreamConnector(Endpoint):
         clock = Clock(deadline, f"the label party to listen on {self._address}")
         if self._current is not None:
             self._current.break_off("This party has connected anew, which ends this connection.")
-        self._current = keep_trying(self._attempt, clock)
+        self._current = self._attempts.until_met(clock)
         return self._current
 
     @override

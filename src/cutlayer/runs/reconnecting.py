@@ -1,6 +1,5 @@
 """Reconnecting: a run outlives its connections, since both parties go on from what they kept."""
 
-import random
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -8,7 +7,8 @@ from typing import TypeVar
 from cutlayer.errors import ConnectionLostError, DeadlineError, PeerEndedError
 from cutlayer.protocol import Endpoint, Transport
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
+_WORKED_SECONDS = 5.0
+"""A connection that lasted so long shows that the peer is there."""
 
 Result = TypeVar("Result")
 
@@ -22,19 +22,20 @@ def until_done(
 ) -> Result:
     """Attempt a session again with a new connection whenever one is lost.
 
-    A peer that says why it leaves ends the run; one that vanishes is waited for.
+    A peer that says why it leaves ends the run; one that vanishes is waited for. How soon the next
+    connection follows is the endpoint's affair: a listener waits, a connector paces itself.
 
     Args:
         attempt: the session; goes on from what was kept.
         endpoint: where the peer is met.
         wait: seconds without any finished session after which a lost peer is given up. The clock
-            starts anew whenever a connection has lasted for longer than that.
+            starts anew whenever a connection has lasted for some seconds.
         tell: takes notices for the operator.
 
     Raises:
         CutlayerError: what ended the run.
     """
-    pause, give_up = _FIRST_PAUSE, time.monotonic() + wait
+    give_up = time.monotonic() + wait
     while True:
         transport = endpoint.meet(deadline=wait)
         tell(f"Connected by {transport.describe()}.")
@@ -45,11 +46,9 @@ def until_done(
             raise
         except ConnectionLostError as error:
             now = time.monotonic()
-            if now - met > _LONGEST_PAUSE:  # it worked for a while: begin to count anew
-                pause, give_up = _FIRST_PAUSE, now + wait
+            if now - met > _WORKED_SECONDS:
+                give_up = now + wait
             if now > give_up:
                 raise
             kind = "was silent for too long" if isinstance(error, DeadlineError) else "was lost"
             tell(f"The connection {kind} ({error}) Nothing else is: waiting for the peer.")
-            time.sleep(pause * random.random())  # noqa: S311  full jitter; no secret
-            pause = min(2 * pause, _LONGEST_PAUSE)
