@@ -363,7 +363,7 @@ def test_known_records_stay_the_same_and_are_left_out():
         assert m.raw_auc == 1.0
         assert m.needs == (
             f"the labels of {m.hints} record{'s' * (m.hints > 1)} of each class, "
-            "and their gradients as sent"
+            "and what was sent for them"
         )
         # 20 positives and 40 negatives, less the known ones.
         assert m.null_floor == null_floor(20 - m.hints, 40 - m.hints)
@@ -431,3 +431,58 @@ def test_the_class_model_is_that_of_the_batch():
     assert model.across_neg == pytest.approx(8 / 2)
     assert class_model_of(rows, torch.ones(7).long()) is None
     assert class_model_of(rows[:, :1], labels).across_pos == 1.0
+
+
+def test_whole_trainings_are_attacked_for_everybody_who_knows_something_else():
+    from cutlayer.attacks import HISTORY_ATTACKS
+
+    generator = torch.Generator().manual_seed(6)
+    labels = (torch.rand(300, generator=generator) < 0.3).long()
+    direction = torch.tensor([1.0, -2.0, 0.5, 0.0])
+    releases = []
+    for step in range(12):
+        noise = 4 * torch.randn(300, 4, generator=generator)
+        gradient = (0.3 - labels.float())[:, None] * direction + 0.5 * noise
+        releases.append(Release(step, step, torch.arange(300), noise, gradient))
+    scope = AuditScope(hints=(0, 1, 5), seeds=2, after=(1,), few_records=True, histories=True)
+    names = ("mean_gradient_probe", "mean_gradient_spectrum", "learned_history")
+    audit = audit_leak(
+        releases,
+        Truth(labels),
+        attacks={name: HISTORY_ATTACKS[name] for name in names},
+        scope=scope,
+    )
+    found = {(m.attack, m.hints, m.releases, m.epochs): m for m in audit.measurements}
+    assert set(found) == {
+        (name, hints, releases, epochs)
+        for name, hints in (
+            ("mean_gradient_probe", 1),
+            ("mean_gradient_probe", 5),
+            ("mean_gradient_spectrum", 0),
+            ("learned_history", 0),
+        )
+        for releases, epochs in (("some", 1), ("all", 12))
+    }
+    assert found["mean_gradient_spectrum", 0, "all", 12].leak_auc > 0.97
+    assert found["mean_gradient_probe", 5, "all", 12].seeds == 2
+    early = found["mean_gradient_spectrum", 0, "some", 1].leak_auc
+    assert early < found["mean_gradient_spectrum", 0, "all", 12].leak_auc
+
+
+def test_an_expensive_attack_looks_at_some_releases_and_has_no_average():
+    seen = []
+
+    def slow(gradient):
+        seen.append(float(gradient[0, 0]))
+        return gradient[:, 0]
+
+    scope = AuditScope(expensive=True, expensive_every=3)
+    releases = [release(step, [step, -1], epoch=step) for step in range(7)]
+    audit = audit_leak(
+        releases,
+        Truth(torch.tensor([1, 0])),
+        attacks={"slow": Attack(slow, cost="expensive")},
+        scope=scope,
+    )
+    assert seen == [0.0, 3.0, 6.0]
+    assert [(m.releases, m.batches) for m in audit.measurements] == [("one", 3)]

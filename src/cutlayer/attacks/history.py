@@ -67,6 +67,8 @@ class HistoryAttack:
     """Where it was published and under which name, for a report."""
     cost: Cost = "cheap"
     """``cheap``: milliseconds for a release, and no training of a model at the end."""
+    reads: tuple[str, ...] = ("gradient",)
+    """Which messages it reads, as :attr:`~cutlayer.attacks.base.Attack.reads`."""
     average_of: str | None = None
     """Name of the attack on one release whose scores are averaged, where that is all."""
 

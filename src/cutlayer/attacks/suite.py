@@ -172,6 +172,7 @@ def average_of(name: str) -> HistoryAttack:
         family=attack.family,
         published=f"{attack.published}; averaged over visits",
         cost=attack.cost,
+        reads=attack.reads,
         average_of=name,
     )
 
@@ -185,6 +186,7 @@ def _pooled(name: str, gradient: Literal["mean", "last"], after: tuple[str, ...]
         family=attack.family,
         published=f"{attack.published}; on all visits pooled",
         cost=attack.cost,
+        reads=attack.reads,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from cutlayer.attacks import SideKnowledge, VisitAverage
+from cutlayer.attacks import Attack, SideKnowledge, VisitAverage
 from cutlayer.audits.findings import Layer, Stage
 from cutlayer.audits.scope import Attacker
 from cutlayer.audits.truth import Truth
@@ -120,6 +120,7 @@ class AttackTally:
         known: records whose label the attacker was given, bool ``(records,)``; they are left out
             of every number.
         after: epochs after which the averages are measured, beside the last.
+        every: attack every so many-th release only; above 1 there is no average over visits.
     """
 
     def __init__(
@@ -130,16 +131,21 @@ class AttackTally:
         *,
         known: Tensor | None = None,
         after: tuple[int, ...] = (),
+        every: int = 1,
     ) -> None:
+        attack = attacker.attack
+        if not isinstance(attack, Attack):
+            raise ValueError(f"attacker must run an attack on one release, got {attacker.name}.")
         self.attacker = attacker
         self.layer: Layer = layer
         self.target: Target = "labels" if truth.canaries is None else "canaries"
-        self._attack = attacker.attack
+        self._attack = attack
+        self._every = every
         self._labels, self._audited = truth.labels, truth.audited
         if known is not None:
             self._audited = self._audited & ~known
         self._known = known
-        self._average = VisitAverage(len(truth), oriented=attacker.attack.oriented)
+        self._average = VisitAverage(len(truth), oriented=attack.oriented)
         self._averaged_batches = 0
         self._epoch: int | None = None
         self._epoch_scores = torch.full((len(truth),), torch.nan, dtype=torch.float64)
@@ -149,6 +155,7 @@ class AttackTally:
         self._deviations: list[float] = []
         self._one_class = 0
         self._hintless = 0
+        self._seen = 0
         self._epochs: set[int] = set()
         self._after = after
         self._reached: list[Measurement] = []
@@ -167,6 +174,9 @@ class AttackTally:
         Raises:
             ValueError: the attack refuses the release.
         """
+        self._seen += 1
+        if (self._seen - 1) % self._every:
+            return
         self._measure_epochs_before(release.epoch)
         if self._attack.missing(knowledge):
             self._hintless += 1
@@ -185,6 +195,8 @@ class AttackTally:
 
     def measurements(self) -> list[Measurement]:
         """In one release, after the first epochs, and over all."""
+        if self._every > 1:
+            return [self._one()]
         return [self._one(), *self._reached, self._all()]
 
     def _one(self) -> Measurement:
@@ -240,6 +252,8 @@ class AttackTally:
 
     def _measure_epochs_before(self, epoch: int) -> None:
         """Keep the averages as they stood after the epochs that were asked for."""
+        if self._every > 1:
+            return
         done = {reached.epochs for reached in self._reached}
         for epochs in self._after:
             if self._averaged_batches and epochs <= epoch and epochs not in done:

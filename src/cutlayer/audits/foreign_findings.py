@@ -5,7 +5,6 @@ from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from cutlayer.attacks import Attack
 from cutlayer.audits.finding_rows import (
     Audited,
     class_histograms,
@@ -16,7 +15,7 @@ from cutlayer.audits.finding_rows import (
 from cutlayer.audits.findings import Applied, Bound, Findings, Utility
 from cutlayer.audits.foreign_transcript import read_foreign_transcript
 from cutlayer.audits.recorded_training import audit_training
-from cutlayer.audits.scope import AuditScope
+from cutlayer.audits.scope import AnyAttack, AuditScope
 
 NAME = "transcript"
 """Stands for the protection, which a transcript does not name."""
@@ -31,7 +30,7 @@ _UNKNOWN = Bound(
 def findings_of_foreign_transcript(
     path: Path,
     *,
-    attacks: Mapping[str, Attack] | None,
+    attacks: Mapping[str, AnyAttack] | None,
     scope: AuditScope,
     on_progress: Callable[[int, int], None],
 ) -> Findings:

@@ -89,7 +89,7 @@ def read_foreign_transcript(path: Path) -> RecordedTraining:
 
     Returns:
         A training without hints and without a first layer. Where ``activation`` is missing, it is
-        zeros, which tell nothing.
+            zeros, and no attack reads it.
 
     Raises:
         DataError: a file is missing, of another kind, or pickled; an array is missing, of another
@@ -144,6 +144,7 @@ def read_foreign_transcript(path: Path) -> RecordedTraining:
         {},
         features=features,
         held_out=_held_out(path, arrays),
+        has_activations="activation" in arrays,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from cutlayer.attacks import ATTACKS, Attack, SideKnowledge
+from cutlayer.attacks import Attack, HistoryAttack, SideKnowledge
 from cutlayer.audits.attack_tally import (
     AttackTally,
     Measurement,
@@ -17,8 +17,9 @@ from cutlayer.audits.attack_tally import (
 from cutlayer.audits.class_histograms import GradientHistogram, HistogramTally
 from cutlayer.audits.findings import Layer
 from cutlayer.audits.hints import Hint, Hints
+from cutlayer.audits.history_tally import HistoryTally, KnowledgeByRecord
 from cutlayer.audits.known_records import HintBank, class_model_of, half_known
-from cutlayer.audits.scope import Attacker, AuditScope
+from cutlayer.audits.scope import AnyAttack, Attacker, AuditScope, all_attacks
 from cutlayer.audits.truth import UNKNOWN, Truth
 from cutlayer.transcript.release import Release
 
@@ -70,20 +71,22 @@ class LeakAuditor:
         self,
         truth: Truth,
         *,
-        attacks: Mapping[str, Attack] | None = None,
+        attacks: Mapping[str, AnyAttack] | None = None,
         first_layer: FirstLayer | None = None,
         scope: AuditScope | None = None,
     ) -> None:
         if attacks is not None and not attacks:
             raise ValueError("attacks must name at least one attack, got none.")
         scope = scope or AuditScope()
-        attackers = scope.attackers(ATTACKS if attacks is None else attacks, named=bool(attacks))
+        chosen = all_attacks() if attacks is None else attacks
+        attackers = scope.attackers(chosen, named=attacks is not None)
         self._truth = truth
         self._first_layer = first_layer
-        self._layers = [
-            _LayerAudit(layer, truth, attackers, scope.after)
-            for layer in (_CUT if first_layer is None else _BOTH)
-        ]
+        # Activations are those of the cut wherever gradients are carried to.
+        deeper = [one for one in attackers if "activation" not in one.attack.reads]
+        self._layers = [_LayerAudit("cut", truth, attackers, scope)]
+        if first_layer is not None:
+            self._layers.append(_LayerAudit("first", truth, deeper, scope))
         self._last_step = -1
         self._last_epoch = 0
         self._releases = 0
@@ -116,7 +119,9 @@ class LeakAuditor:
     def result(self) -> LeakAudit:
         """What was reached so far; the audit may go on afterwards."""
         tallies = [tally for layer in self._layers for tally in layer.tallies]
+        histories = [history for layer in self._layers for history in layer.histories]
         reached = [m for tally in tallies for m in tally.measurements()]
+        reached += [m for history in histories for m in history.measurements()]
         return LeakAudit(
             target="labels" if self._truth.canaries is None else "canaries",
             measurements=tuple(over_seeds(reached)),
@@ -154,7 +159,7 @@ class _LayerAudit:
     """All attackers at one layer, and what they know."""
 
     def __init__(
-        self, name: Layer, truth: Truth, attackers: list[Attacker], after: tuple[int, ...]
+        self, name: Layer, truth: Truth, attackers: list[Attacker], scope: AuditScope
     ) -> None:
         self.name: Layer = name
         self.histograms = HistogramTally(name, truth)
@@ -167,9 +172,44 @@ class _LayerAudit:
         self._halves = {seed: half_known(truth, seed) for seed in halves}
         self._needs_model = any("class_model" in a.attack.side_knowledge for a in attackers)
         self.tallies = [
-            AttackTally(attacker, name, truth, known=self._known_to(attacker), after=after)
+            AttackTally(
+                attacker,
+                name,
+                truth,
+                known=self._known_to(attacker),
+                after=scope.after,
+                every=scope.expensive_every if attacker.attack.cost == "expensive" else 1,
+            )
             for attacker in attackers
+            if isinstance(attacker.attack, Attack)
         ]
+        self.histories = [
+            HistoryTally(attack, everybody, name, truth, prior=self._prior, after=scope.after)
+            for attack, everybody in self._sharing(attackers, len(truth))
+        ]
+
+    def _sharing(
+        self, attackers: list[Attacker], records: int
+    ) -> list[tuple[HistoryAttack, list[KnowledgeByRecord]]]:
+        """The attacks on whole trainings, each with all attackers who can share one run of it."""
+        groups: dict[tuple[str, _Choice | None], list[Attacker]] = {}
+        for attacker in attackers:
+            if isinstance(attacker.attack, HistoryAttack):
+                # Hints that come with each release make a run of its own.
+                own = _choice(attacker) if _takes_hints(attacker.attack) else None
+                groups.setdefault((attacker.name, own), []).append(attacker)
+        nobody = torch.zeros(records, dtype=torch.bool)
+        shared = []
+        for group in groups.values():
+            attack = group[0].attack
+            if isinstance(attack, HistoryAttack):
+                told = [(one, self._known_to(one)) for one in group]
+                everybody = [
+                    KnowledgeByRecord(one, nobody if known is None else known)
+                    for one, known in told
+                ]
+                shared.append((attack, everybody))
+        return shared
 
     def observe(self, release: Release, hint: Hint | None) -> None:
         """Let everybody try."""
@@ -183,19 +223,21 @@ class _LayerAudit:
             "prior": self._prior,
             "class_model": model,
         }
-        recalled = {}
+        recalled: dict[_Choice, dict[str, torch.Tensor]] = {}
         for choice, bank in self._banks.items():
             bank.see(release)
-            recalled[choice] = bank.recall()
+            known = bank.recall()
+            recalled[choice] = {} if known is None else dict(zip(_FEW, known, strict=True))
         for tally in self.tallies:
             knowledge = dict(shared)
             if tally.attacker.uses_few_records:
-                known = recalled[_choice(tally.attacker)]
-                if known is not None:
-                    knowledge |= dict(zip(_FEW, known, strict=True))
+                knowledge |= recalled[_choice(tally.attacker)]
             if tally.attacker.uses_half:
                 knowledge["known_labels"] = self._halves[tally.attacker.seed][records]
             tally.observe(release, SideKnowledge(**knowledge), hint.record if hint else None)
+        for history in self.histories:
+            hints = recalled.get(history.choice, {})
+            history.observe(release, SideKnowledge(**(shared | hints)))
         self.histograms.observe(release, hint)
 
     def _known_to(self, attacker: Attacker) -> torch.Tensor | None:
@@ -207,9 +249,12 @@ class _LayerAudit:
         return None
 
 
-_CUT: tuple[Layer, ...] = ("cut",)
-_BOTH: tuple[Layer, ...] = ("cut", "first")
 _FEW = ("hint_gradients", "hint_activations", "hint_labels")
+
+
+def _takes_hints(attack: HistoryAttack) -> bool:
+    """Whether rows of known records come with each release."""
+    return any(name in _FEW for name in attack.during)
 
 
 def _choice(attacker: Attacker) -> _Choice:
@@ -222,7 +267,7 @@ def audit_leak(
     truth: Truth,
     *,
     hints: Hints | None = None,
-    attacks: Mapping[str, Attack] | None = None,
+    attacks: Mapping[str, AnyAttack] | None = None,
     first_layer: FirstLayer | None = None,
     scope: AuditScope | None = None,
     on_release: OnRelease | None = None,

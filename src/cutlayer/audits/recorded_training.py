@@ -9,17 +9,20 @@ import torch
 from torch import Tensor
 
 from cutlayer import check
-from cutlayer.attacks import ATTACKS, Attack, SideKnowledge
+from cutlayer.attacks import Attack, SideKnowledge
 from cutlayer.audits.attack_tally import Measurement, joined_fields, measured, over_seeds
 from cutlayer.audits.hints import Hints, read_hints
 from cutlayer.audits.known_records import HintBank
 from cutlayer.audits.leak_audit import FirstLayer, LeakAudit, OnRelease, audit_leak
 from cutlayer.audits.own_knowledge import OwnKnowledge, own_knowledge
 from cutlayer.audits.recorder import HINTS, TRANSCRIPT, TRUTH
-from cutlayer.audits.scope import Attacker, AuditScope
+from cutlayer.audits.scope import AnyAttack, Attacker, AuditScope, all_attacks
 from cutlayer.audits.truth import Truth, read_truth
 from cutlayer.transcript.folder import Transcript
 from cutlayer.transcript.release import Release
+
+EXPENSIVE_RELEASES = 8
+"""On so many releases, evenly spaced, the attacks that train a model for each release are run."""
 
 
 class Releases(Protocol):
@@ -61,6 +64,9 @@ class RecordedTraining:
     features: Tensor | None = None
     """The non-label party's model inputs, ``(records, ...)``, if it handed them over."""
     held_out: HeldOut | None = None
+    has_activations: bool = True
+    """False where a transcript of another framework holds gradients alone; attacks that read
+    activations are then left out."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ def read_recorded_training(folder: Path) -> RecordedTraining:
 def audit_training(
     training: RecordedTraining,
     *,
-    attacks: Mapping[str, Attack] | None = None,
+    attacks: Mapping[str, AnyAttack] | None = None,
     scope: AuditScope,
     on_release: OnRelease | None = None,
 ) -> TrainingAudit:
@@ -100,17 +106,24 @@ def audit_training(
         ValueError: an attack refuses a release; the message names the step.
         DataError: a file is of no use.
     """
+    readable = attacks
+    if not training.has_activations:
+        asked = all_attacks() if attacks is None else attacks
+        readable = {n: a for n, a in asked.items() if "activation" not in a.reads}
+        if not readable:
+            raise ValueError("activation is missing, and every chosen attack reads it.")
+    every = max(1, -(-len(training.releases) // EXPENSIVE_RELEASES))
     leak = audit_leak(
         training.releases,
         training.truth,
         hints=training.hints,
-        attacks=attacks,
+        attacks=readable,
         first_layer=training.first_layer,
-        scope=scope,
+        scope=replace(scope, expensive_every=every),
         on_release=on_release,
     )
     if training.held_out is not None:
-        chosen = ATTACKS if attacks is None else attacks
+        chosen = all_attacks() if attacks is None else attacks
         attackers = scope.attackers(chosen, named=attacks is not None)
         inference = tuple(_inference(training.held_out, attackers))
         leak = replace(leak, measurements=leak.measurements + inference)
@@ -126,7 +139,8 @@ def _inference(held_out: HeldOut, attackers: list[Attacker]) -> list[Measurement
     sent = Release(0, 0, records, held_out.activation, nothing)
     found = []
     for attacker in attackers:
-        if set(attacker.attack.reads) != {"activation"} or attacker.uses_half:
+        attack = attacker.attack
+        if not isinstance(attack, Attack) or set(attack.reads) != {"activation"}:
             continue
         known = torch.zeros(len(records), dtype=torch.bool)
         knowledge = SideKnowledge()
@@ -137,9 +151,9 @@ def _inference(held_out: HeldOut, attackers: list[Attacker]) -> list[Measurement
             if recalled is not None:
                 _, activations, labels = recalled
                 knowledge = SideKnowledge(hint_activations=activations, hint_labels=labels)
-        if attacker.attack.missing(knowledge):
+        if attack.missing(knowledge):
             continue
-        scores = attacker.attack.score(sent, knowledge, seed=attacker.seed)
+        scores = attack.score(sent, knowledge, seed=attacker.seed)
         found.append(_of_inference(attacker, scores, truth, known))
     return over_seeds(found)
 

@@ -4,10 +4,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cutlayer import check
-from cutlayer.attacks import Attack
+from cutlayer.attacks import ATTACKS, HISTORY_ATTACKS, Attack, HistoryAttack
+
+AnyAttack = Attack | HistoryAttack
+"""On one release, or on a whole training."""
 
 FEW_RECORDS = ("hint_gradients", "hint_activations", "hint_labels")
 """Side knowledge that is a few known records of each class."""
+
+_LEARNED = "learned"
+"""Family of the attacks that learn from half of all labels."""
 
 
 @dataclass(frozen=True)
@@ -15,7 +21,7 @@ class Attacker:
     """One attack with one amount of side knowledge and one choice of what is known."""
 
     name: str
-    attack: Attack
+    attack: AnyAttack
     hints: int
     """Known records of each class; for attacks with a clean hint 1, the positive of the batch."""
     seed: int
@@ -24,23 +30,42 @@ class Attacker:
     @property
     def needs(self) -> str:
         """What it must know beyond the messages, in words."""
-        if self.uses_few_records:
-            what = (
-                "activations" if "hint_activations" in self.attack.side_knowledge else "gradients"
-            )
-            records = "record" if self.hints == 1 else "records"
-            return f"the labels of {self.hints} {records} of each class, and their {what} as sent"
-        return self.attack.needs
+        if not self.uses_few_records:
+            return self.attack.needs
+        records = "record" if self.hints == 1 else "records"
+        return f"the labels of {self.hints} {records} of each class, and what was sent for them"
 
     @property
     def uses_few_records(self) -> bool:
-        """Whether it is given the received rows of a few known records."""
-        return any(name in FEW_RECORDS for name in self.attack.side_knowledge)
+        """Whether it is given a few known records of each class."""
+        known = self.attack.side_knowledge
+        by_record = isinstance(self.attack, HistoryAttack) and "known_labels" in known
+        return any(name in FEW_RECORDS for name in known) or (by_record and not self.uses_half)
 
     @property
     def uses_half(self) -> bool:
         """Whether it learns from half of all labels and is judged on the other half."""
-        return "known_labels" in self.attack.side_knowledge
+        if "known_labels" not in self.attack.side_knowledge:
+            return False
+        return isinstance(self.attack, Attack) or self.attack.family == _LEARNED
+
+
+def all_attacks() -> dict[str, AnyAttack]:
+    """Every attack on one release, and every one on a whole training that is no mere average.
+
+    The average over visits of an attack on one release is measured with that attack.
+    """
+    histories = {n: a for n, a in HISTORY_ATTACKS.items() if a.average_of is None}
+    return {**ATTACKS, **histories}
+
+
+def attack_named(name: str) -> AnyAttack:
+    """The attack of this name, from either table.
+
+    Raises:
+        UnknownNameError: there is none.
+    """
+    return HISTORY_ATTACKS[name] if name in HISTORY_ATTACKS else ATTACKS[name]
 
 
 @dataclass(frozen=True)
@@ -59,8 +84,12 @@ class AuditScope:
     """Epochs after which the averages over visits are measured, beside the last."""
     few_records: bool = False
     """Whether attacks that know the received rows of a few records, or half of the labels, run."""
+    histories: bool = False
+    """Whether the attacks on whole trainings run."""
     expensive: bool = False
-    """Whether attacks run that take more than milliseconds a batch."""
+    """Whether attacks run that train a model; those on one release look at a few releases only."""
+    expensive_every: int = 1
+    """They look at every so many-th release."""
 
     def __post_init__(self) -> None:
         check.at_least("number of hint counts", len(self.hints), 1)
@@ -69,39 +98,54 @@ class AuditScope:
         for epochs in self.after:
             check.at_least("after", epochs, 1)
         check.at_least("seeds", self.seeds, 1)
+        check.at_least("expensive_every", self.expensive_every, 1)
 
-    def attackers(self, attacks: Mapping[str, Attack], *, named: bool = False) -> list[Attacker]:
+    def attackers(self, attacks: Mapping[str, AnyAttack], *, named: bool = False) -> list[Attacker]:
         """Everybody who is to try.
 
         Args:
             attacks: by name.
-            named: they were asked for by name, so none is left out for its cost.
+            named: they were asked for by name, so none is left out for its cost or kind.
         """
         return [
             Attacker(name, attack, hints, seed)
             for name, attack in attacks.items()
-            if named or self.expensive or attack.cost == "cheap"
-            for hints, seed in self._choices(attack)
+            if named or self._wants(attack)
+            for hints, seed in self._choices(attack, few=named or self.few_records)
         ]
 
-    def _choices(self, attack: Attack) -> Iterator[tuple[int, int]]:
+    def _wants(self, attack: AnyAttack) -> bool:
+        """Whether an attack is of a kind and cost that is in scope."""
+        if isinstance(attack, HistoryAttack) and not self.histories:
+            return False
+        return self.expensive or attack.cost == "cheap"
+
+    def _choices(self, attack: AnyAttack, *, few: bool) -> Iterator[tuple[int, int]]:
         """Hint counts and seeds with which an attack is run; none where it is out of scope."""
-        known = set(attack.side_knowledge)
-        seeds = range(self.seeds)
-        if known & set(FEW_RECORDS):
-            if self.few_records:
+        somebody = Attacker("", attack, 1, 0)
+        one_release = isinstance(attack, Attack)
+        # A model for each release, each count and each seed would take hours.
+        seeds = range(1 if attack.cost == "expensive" and one_release else self.seeds)
+        if somebody.uses_few_records:
+            if few:
                 yield from ((hints, s) for hints in self.hints if hints for s in seeds)
-        elif "hint" in known:
+        elif "hint" in attack.side_knowledge:
             if any(self.hints):
                 yield 1, 0
-        elif "known_labels" in known:
-            if self.few_records:
+        elif somebody.uses_half:
+            if few:
                 yield from ((0, seed) for seed in seeds)
-        elif "class_model" not in known or self.few_records:
-            yield from ((0, seed) for seed in (seeds if attack.chance else (0,)))
+        elif "class_model" not in attack.side_knowledge or few:
+            chance = isinstance(attack, Attack) and attack.chance
+            yield from ((0, seed) for seed in (seeds if chance else (0,)))
 
 
 FULL_SCOPE = AuditScope(
-    hints=(0, 1, 5, 20), seeds=3, after=(1, 2, 5, 10), few_records=True, expensive=True
+    hints=(0, 1, 5, 20),
+    seeds=3,
+    after=(1, 2, 5, 10),
+    few_records=True,
+    histories=True,
+    expensive=True,
 )
 """What ``cutlayer audit`` tries where nobody says otherwise."""

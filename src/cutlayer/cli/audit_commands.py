@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,11 +18,10 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from cutlayer.attacks import ATTACKS, Attack
 from cutlayer.audits.findings import Findings, read_findings, write_findings
 from cutlayer.audits.foreign_findings import findings_of_foreign_transcript
 from cutlayer.audits.foreign_transcript import is_foreign
-from cutlayer.audits.scope import FULL_SCOPE, AuditScope
+from cutlayer.audits.scope import FULL_SCOPE, AnyAttack, AuditScope, all_attacks, attack_named
 from cutlayer.cli.party_commands import FINDINGS_FILE, PAGE_FILE
 from cutlayer.cli.progress import ComparisonProgress
 from cutlayer.errors import ConfigurationError, DataError
@@ -113,7 +113,7 @@ def show(folder: Path, console: Console) -> None:
 def _of_recording(
     target: Path,
     scope: AuditScope,
-    chosen: Mapping[str, Attack] | None,
+    chosen: Mapping[str, AnyAttack] | None,
     out: Path | None,
     console: Console,
 ) -> tuple[Path, Findings]:
@@ -156,7 +156,7 @@ def _with_canaries(
     target: list[Path],
     canaries: int,
     scope: AuditScope,
-    chosen: Mapping[str, Attack] | None,
+    chosen: Mapping[str, AnyAttack] | None,
     out: Path | None,
     console: Console,
 ) -> tuple[Path, Findings]:
@@ -215,23 +215,17 @@ def _scope(hints: str, seeds: int) -> AuditScope:
         raise ConfigurationError(f"--hints: numbers from 0, got {hints!r}.")
     if seeds < 1:
         raise ConfigurationError(f"--seeds: at least 1, got {seeds}.")
-    return AuditScope(
-        hints=counts,
-        seeds=seeds,
-        after=FULL_SCOPE.after,
-        few_records=any(counts),
-        expensive=FULL_SCOPE.expensive,
-    )
+    return replace(FULL_SCOPE, hints=counts, seeds=seeds, few_records=any(counts))
 
 
-def _chosen(attacks: str | None) -> Mapping[str, Attack] | None:
+def _chosen(attacks: str | None) -> Mapping[str, AnyAttack] | None:
     """The attacks of these names."""
     if attacks is None:
         return None
     names = [name.strip() for name in attacks.split(",") if name.strip()]
     if not names:
-        raise ConfigurationError(f"--attacks: name at least one of {', '.join(ATTACKS)}.")
-    return {name: ATTACKS[name] for name in names}
+        raise ConfigurationError(f"--attacks: name at least one of {', '.join(all_attacks())}.")
+    return {name: attack_named(name) for name in names}
 
 
 @contextmanager

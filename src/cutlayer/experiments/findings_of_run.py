@@ -11,7 +11,6 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from cutlayer.attacks import ATTACKS
 from cutlayer.audits import TRANSCRIPT, AuditScope, FirstLayerCarrier, Truth
 from cutlayer.audits.finding_rows import (
     GENEROUS_HINT,
@@ -30,6 +29,7 @@ from cutlayer.audits.recorded_training import (
     audit_training,
     read_recorded_training,
 )
+from cutlayer.audits.scope import attack_named
 from cutlayer.audits.truth import UNKNOWN
 from cutlayer.data import DATASETS
 from cutlayer.errors import DataError
@@ -70,7 +70,7 @@ def findings_of_run(
         UnknownNameError: no attack of this name.
         DataError: no training has ended, or a file is damaged.
     """
-    chosen = None if attacks is None else {name: ATTACKS[name] for name in attacks}
+    chosen = None if attacks is None else {name: attack_named(name) for name in attacks}
     scope = scope or AuditScope()
     done = _done(plan, run_folder)
     audited = [entry for entry in done if entry.training.audited]

@@ -14,7 +14,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cutlayer.attacks import Attack
 from cutlayer.audits import FirstLayerCarrier, ReleaseRecorder
 from cutlayer.audits.finding_rows import (
     GENEROUS_HINT,
@@ -26,7 +25,7 @@ from cutlayer.audits.finding_rows import (
 )
 from cutlayer.audits.findings import Applied, Bound, Findings, Utility
 from cutlayer.audits.recorded_training import audit_training, read_recorded_training
-from cutlayer.audits.scope import AuditScope
+from cutlayer.audits.scope import AnyAttack, AuditScope
 from cutlayer.errors import ConfigurationError, ConnectionLostError
 from cutlayer.parties import Agreement, BottomHalf, Canaries, LabelParty, NonLabelParty, TopHalf
 from cutlayer.parties.observers import HalfObserver, ReleaseObserver
@@ -62,20 +61,23 @@ def findings_of_canary_run(
     *,
     canaries: int,
     folder: Path,
-    attacks: Mapping[str, Attack] | None,
+    attacks: Mapping[str, AnyAttack] | None,
     scope: AuditScope,
     on_progress: Callable[[int, int], None],
+    first_layer: bool = True,
 ) -> Findings:
     """Train with coins for labels, and attack the coins.
 
     Args:
         label_config: the label party's TOML file.
         non_label_config: the other party's.
-        canaries: how many training records get a coin for a label.
+        canaries: how many training records get a coin for a label; with 0 the true labels are
+            attacked.
         folder: where the recording is kept; an old one in it is replaced.
         attacks: which attacks to run, by name; ``None`` for all that the scope allows.
         scope: how much the attackers know, how often they try, and after which epochs to measure.
         on_progress: told how many steps and releases are done, and how many there are.
+        first_layer: whether to attack the first layer beside the cut.
 
     Raises:
         ConfigurationError: a file breaks a rule, or the protection sends no gradient.
@@ -96,7 +98,11 @@ def findings_of_canary_run(
     half = NonLabelHalf(folder / _HALF)
     training = replace(
         read_recorded_training(folder / _MESSAGES),
-        first_layer=FirstLayerCarrier(half, build_bottom(other, bottom.inputs.shape).eval()),
+        first_layer=(
+            FirstLayerCarrier(half, build_bottom(other, bottom.inputs.shape).eval())
+            if first_layer
+            else None
+        ),
         features=half.features,
     )
     audit = audit_training(
@@ -109,7 +115,7 @@ def findings_of_canary_run(
     return Findings(
         created=datetime.now().astimezone().isoformat(timespec="seconds"),
         cutlayer_version=version("cutlayer"),
-        data=f"{label.run}, with canaries",
+        data=f"{label.run}, with canaries" if canaries else label.run,
         train_records=len(top.agreement.train),
         test_records=len(top.agreement.test),
         positive_share=top.positive_share,
@@ -126,7 +132,7 @@ def findings_of_canary_run(
         processes=1,
         noise="secret",
         hint=GENEROUS_HINT,
-        first_layer="measured",
+        first_layer="measured" if first_layer else "not measured: it was not asked for",
         complete=True,
         rows=finding_rows(audited, audit.leak),
         applied=[
@@ -163,7 +169,10 @@ def _train(
         generator.seed()
         recorders.append(
             ReleaseRecorder(
-                folder / _MESSAGES, agreement.ids, generator=generator, canaries=planted.mask
+                folder / _MESSAGES,
+                agreement.ids,
+                generator=generator,
+                canaries=planted.mask if canaries else None,
             )
         )
         return recorders

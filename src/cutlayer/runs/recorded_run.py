@@ -5,7 +5,6 @@ from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from cutlayer.attacks import Attack
 from cutlayer.audits.finding_rows import (
     GENEROUS_HINT,
     Audited,
@@ -17,7 +16,7 @@ from cutlayer.audits.finding_rows import (
 from cutlayer.audits.findings import Applied, Bound, Findings, Utility, read_findings
 from cutlayer.audits.recorded_training import audit_training, read_recorded_training
 from cutlayer.audits.recorder import TRANSCRIPT
-from cutlayer.audits.scope import AuditScope
+from cutlayer.audits.scope import AnyAttack, AuditScope
 from cutlayer.errors import DataError
 from cutlayer.protections import PROTECTIONS, parse_protection
 from cutlayer.runs.recording import MESSAGES, RecordingContext, read_context, without_guarantee
@@ -32,7 +31,7 @@ OnProgress = Callable[[int, int], None]
 def findings_of_recorded_run(
     folder: Path,
     *,
-    attacks: Mapping[str, Attack] | None,
+    attacks: Mapping[str, AnyAttack] | None,
     scope: AuditScope,
     on_progress: OnProgress,
 ) -> Findings:
