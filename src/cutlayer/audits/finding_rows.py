@@ -1,11 +1,15 @@
 """Turn what an audit measured into the rows, curves and histograms of a findings document."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import fmean, stdev
 
+from cutlayer.attacks import ATTACKS, HISTORY_ATTACKS, Attack, HistoryAttack
 from cutlayer.audits.attack_tally import Measurement
 from cutlayer.audits.findings import (
+    AttackNote,
     Bound,
     ClassHistogram,
     FindingRow,
@@ -103,6 +107,33 @@ def class_histograms(audited: Audited, audit: LeakAudit) -> list[ClassHistogram]
         )
         for histogram in audit.histograms
     ]
+
+
+def attack_notes(rows: Sequence[FindingRow]) -> list[AttackNote]:
+    """What each attack of these rows does, in the order in which they name it.
+
+    Taken from the first sentence of its documentation. An attack that is in no table has none.
+    """
+    known: dict[str, Attack | HistoryAttack] = {**HISTORY_ATTACKS, **ATTACKS}
+    names = dict.fromkeys(row.attack for row in rows if row.attack in known)
+    return [
+        AttackNote(name=name, about=_about(known[name]), published=known[name].published)
+        for name in names
+        if name is not None
+    ]
+
+
+def _about(attack: Attack | HistoryAttack) -> str:
+    """The first sentence of an attack's documentation."""
+    described = attack.function if isinstance(attack, Attack) else attack.begin
+    if isinstance(described, partial):
+        inner = described.args[0] if described.args else None
+        text = inspect.getdoc(described.func) or ""
+        first = text.split("\n\n")[0].replace("\n", " ")
+        of = _about(inner) if isinstance(inner, Attack) else ""
+        return f"{first} {of}".strip()
+    text = inspect.getdoc(described) or ""
+    return text.split("\n\n")[0].replace("\n", " ")
 
 
 def knowledge_baselines(audited: Audited, audit: TrainingAudit) -> list[KnowledgeBaseline]:

@@ -117,6 +117,16 @@ class KnowledgeBaseline(_Record):
     true_positive_rate: float | None
 
 
+class AttackNote(_Record):
+    """What one attack does, for a reader who has not met it."""
+
+    name: str
+    about: str
+    """One sentence."""
+    published: str
+    """Where it comes from; empty for an attack of one's own."""
+
+
 class Applied(_Record):
     """What was done to what was sent, in the audited training."""
 
@@ -228,6 +238,8 @@ class Findings(_Record):
     histograms: list[ClassHistogram]
     baselines: list[KnowledgeBaseline] = Field(default_factory=list)
     """What is known without any message."""
+    attacks: list[AttackNote] = Field(default_factory=list)
+    """One for each attack of :attr:`rows`."""
     description: str | None = None
     """What the data are, who holds which part, and what a positive is."""
 

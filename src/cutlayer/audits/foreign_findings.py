@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cutlayer.audits.finding_rows import (
     Audited,
+    attack_notes,
     class_histograms,
     finding_rows,
     knowledge_baselines,
@@ -58,6 +59,7 @@ def findings_of_foreign_transcript(
     utility = Utility(protection=NAME, strength="-", test_auc=[], test_loss=[])
     audited = Audited(utility, _UNKNOWN, _UNKNOWN)
     features = training.features
+    rows = finding_rows(audited, audit.leak)
     return Findings(
         created=datetime.now().astimezone().isoformat(timespec="seconds"),
         cutlayer_version=version("cutlayer"),
@@ -73,7 +75,7 @@ def findings_of_foreign_transcript(
         hint="",
         first_layer="not measured (bounded by the cut): a transcript holds no model",
         complete=True,
-        rows=finding_rows(audited, audit.leak),
+        rows=rows,
         applied=[
             Applied(
                 protection=NAME,
@@ -89,4 +91,5 @@ def findings_of_foreign_transcript(
         curves=leak_curves(audited, audit.leak),
         histograms=class_histograms(audited, audit.leak),
         baselines=knowledge_baselines(audited, audit),
+        attacks=attack_notes(rows),
     )

@@ -15,6 +15,7 @@ from cutlayer.audits import TRANSCRIPT, AuditScope, FirstLayerCarrier, Truth
 from cutlayer.audits.finding_rows import (
     GENEROUS_HINT,
     Audited,
+    attack_notes,
     baseline_row,
     class_histograms,
     finding_rows,
@@ -92,6 +93,7 @@ def findings_of_run(
     utility = {label: _utility(label, done) for label in dict.fromkeys(_label(e) for e in done)}
     joined = [(_audited(entry, utility, scope), entry, audit) for entry, audit in audits]
     baselines = {_label(entry): entry for entry in done if not entry.result.rows}
+    rows = [row for known, _, audit in joined for row in finding_rows(known, audit.leak)]
     return Findings(
         created=datetime.now().astimezone().isoformat(timespec="seconds"),
         cutlayer_version=version("cutlayer"),
@@ -107,8 +109,7 @@ def findings_of_run(
         hint=GENEROUS_HINT,
         first_layer=_first_layer_note(audits),
         complete=len(done) == len(plan.trainings),
-        rows=[row for known, _, audit in joined for row in finding_rows(known, audit.leak)]
-        + [baseline_row(_audited(entry, utility, scope)) for entry in baselines.values()],
+        rows=rows + [baseline_row(_audited(entry, utility, scope)) for entry in baselines.values()],
         applied=[_applied(e.result) for e in audited if not e.training.canaries],
         utility=list(utility.values()),
         curves=[curve for known, _, audit in joined for curve in leak_curves(known, audit.leak)],
@@ -119,6 +120,7 @@ def findings_of_run(
             for histogram in class_histograms(known, audit.leak)
         ],
         baselines=[b for known, _, audit in joined for b in knowledge_baselines(known, audit)],
+        attacks=attack_notes(rows),
         description=DATASETS[plan.data]().description,
     )
 

@@ -7,14 +7,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from cutlayer.audits.findings import ClassHistogram, Findings, Layer, LeakCurve
+from cutlayer.audits.findings import ClassHistogram, FindingRow, Findings, Layer, LeakCurve
 from cutlayer.reports.summary import (
     Target,
+    Visits,
     attacks_of,
+    by_protection,
     label,
     layers_of,
+    worst_first,
 )
-from cutlayer.reports.svg import CHANCE, Canvas, mark, quiet
+from cutlayer.reports.svg import CHANCE, INK, MARKS, Canvas, mark, quiet
 from cutlayer.reports.wording import LAYER_NAMES, TARGET_NAMES, number
 
 _MANY_STEPS = 40
@@ -37,7 +40,7 @@ class Panel:
 def attack_swatches(findings: Findings) -> list[Panel]:
     """A short stroke for each attack, as in :func:`leak_curves`: the key to its lines."""
     panels = []
-    for index, attack in enumerate(attacks_of(findings)):
+    for index, attack in enumerate(drawn_attacks(findings)):
         style = mark(index)
         with Canvas(f"key-{index}", 0.7, 0.2) as canvas:
             axes = canvas.figure.subplots()
@@ -48,6 +51,74 @@ def attack_swatches(findings: Findings) -> list[Panel]:
     return panels
 
 
+def drawn_attacks(findings: Findings) -> list[str]:
+    """The attacks whose lines are drawn: those with curves that read most, in the order of rows."""
+    with_curves = {curve.attack for curve in findings.curves}
+    ranked = [a for a in worst_first(findings, by_protection(findings)) if a in with_curves]
+    kept = set(ranked[: len(MARKS)])
+    return [attack for attack in attacks_of(findings) if attack in kept]
+
+
+def leak_visits(findings: Findings) -> list[Panel]:
+    """Leak AUC against visits of a record: the worst attack after each count, with its bound.
+
+    One panel for each protection that was measured after several numbers of epochs. The single
+    attacks are thin lines, the worst of them the thick one; the bound is a dashed line, the null
+    floor a grey band.
+    """
+    panels = []
+    for index, summary in enumerate(by_protection(findings)):
+        series = summary.visits("cut")
+        counts = sorted({row.epochs for one in series for row in one.rows if row.epochs})
+        if len(counts) < 2:
+            continue
+        with Canvas(f"visits-{index}", 4.6, 2.3) as canvas:
+            axes = canvas.figure.subplots()
+            worst, bounds = _draw_visits(axes, series, counts)
+        readings = ", ".join(
+            f"{number(leak)} after {count}" for count, leak in zip(counts, worst, strict=True)
+        )
+        limits = [f"{number(b)} after {c}" for c, b in zip(counts, bounds, strict=True) if b]
+        bound = f" Bound: {', '.join(limits)}." if limits else " No bound."
+        title = f"Leak AUC against visits: {summary.label}"
+        description = f"Worst attack: {readings} epochs.{bound}"
+        panels.append(Panel(summary.label, canvas.svg(title, description)))
+    return panels
+
+
+def _draw_visits(
+    axes: Axes, series: Sequence[Visits], counts: list[int]
+) -> tuple[list[float], list[float | None]]:
+    """Draw all attacks on one protection; the worst leak and the bound after each count."""
+    at: dict[int, list[FindingRow]] = {count: [] for count in counts}
+    for one in series:
+        for row in one.rows:
+            at[row.epochs or 0].append(row)
+        steps = [row.epochs or 0 for row in one.rows]
+        values = [row.leak_auc or 0.5 for row in one.rows]
+        axes.plot(steps, values, color=mark(0).colour, alpha=0.3, linewidth=0.7)
+    strongest = [max(at[count], key=lambda row: row.leak_auc or 0.0) for count in counts]
+    worst = [row.leak_auc or 0.5 for row in strongest]
+    bounds = [row.guarantee.leak_auc for row in strongest]
+    floors = [row.null_floor or 0.5 for row in strongest]
+    axes.fill_between(counts, 0.5, floors, color=CHANCE, linewidth=0)
+    low = [row.leak_auc_low or row.leak_auc or 0.5 for row in strongest]
+    high = [row.leak_auc_high or row.leak_auc or 0.5 for row in strongest]
+    axes.fill_between(counts, low, high, color=mark(1).colour, alpha=0.2, linewidth=0)
+    axes.plot(counts, worst, color=mark(1).colour, linewidth=2, marker="o", markersize=5)
+    stated = [(count, bound) for count, bound in zip(counts, bounds, strict=True) if bound]
+    if stated:
+        axes.plot(*zip(*stated, strict=True), color=INK, linewidth=1.3, linestyle=(0, (4, 2)))
+    axes.set_ylim(0.48, 1.02)
+    axes.set_xscale("log")
+    axes.set_xticks(counts, labels=[str(count) for count in counts])
+    axes.minorticks_off()
+    axes.set_xlabel("epochs, each a visit of every record")
+    axes.set_ylabel("leak AUC")
+    quiet(axes)
+    return worst, bounds
+
+
 def leak_curves(findings: Findings, target: Target = "labels") -> list[Panel]:
     """Leak AUC of every attack over the steps, one panel for each protection.
 
@@ -56,10 +127,10 @@ def leak_curves(findings: Findings, target: Target = "labels") -> list[Panel]:
     """
     of_target = [curve for curve in findings.curves if curve.target == target]
     keys = dict.fromkeys((c.protection, c.strength) for c in of_target)
-    attacks, layers = attacks_of(findings), layers_of(findings)
+    attacks, layers = drawn_attacks(findings), layers_of(findings)
     panels = []
     for index, key in enumerate(keys):
-        curves = [c for c in of_target if (c.protection, c.strength) == key]
+        curves = [c for c in of_target if (c.protection, c.strength) == key and c.attack in attacks]
         heading = label(*key)
         shown = [layer for layer in layers if any(curve.layer == layer for curve in curves)]
         with Canvas(f"{target}-{index}", 4.6, 0.4 + 1.9 * len(shown)) as canvas:
@@ -108,7 +179,9 @@ def class_swatches() -> list[Panel]:
             axes = canvas.figure.subplots()
             axes.axis("off")
             _stairs(axes, [1.0], [0.0, 1.0], positive=name == "positive")
-            axes.set_ylim(-0.1, 1.1)
+            # Room for the outline, which is drawn on both sides of the edge.
+            axes.set_xlim(-0.15, 1.15)
+            axes.set_ylim(-0.3, 1.3)
         panels.append(Panel(name, canvas.svg(f"Bars of the {name} class", "")))
     return panels
 

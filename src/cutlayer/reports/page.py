@@ -14,10 +14,10 @@ from cutlayer.reports.summary import (
     CANARY_DEVIATIONS,
     ProtectionSummary,
     Releases,
-    attacks_of,
     below_floor,
     by_protection,
     layers_of,
+    worst_first,
 )
 from cutlayer.reports.utility_figure import utility_beside_leak
 
@@ -28,7 +28,11 @@ class LeakTable:
 
     layer: Layer
     releases: Releases
-    lines: list[tuple[ProtectionSummary, list[FindingRow | None]]]
+    protections: list[ProtectionSummary]
+    lines: list[tuple[str, str, list[FindingRow | None]]]
+    """Attack, what it needs, and a cell for each protection; the worst attack first."""
+    floors: list[float | None]
+    """The null floor of the worst attack on each protection."""
 
 
 def write_page(findings: Findings, path: Path) -> None:
@@ -58,6 +62,7 @@ def render_page(findings: Findings) -> str:
         "number": wording.number,
         "estimate": wording.estimate,
         "bound": wording.bound_words,
+        "interval": wording.interval,
         "share": _share,
     }
     environment.tests |= {"below_floor": below_floor}
@@ -66,9 +71,10 @@ def render_page(findings: Findings) -> str:
         f=findings,
         summaries=summaries,
         verdicts={verdict.about: verdict for verdict in wording.verdicts(findings)},
+        paragraph=wording.paragraph(findings),
         lead=wording.lead(findings),
         gaps=wording.not_measured(findings),
-        attacks=attacks_of(findings),
+        layers=layers_of(findings),
         leak_tables=list(_leak_tables(findings, summaries)),
         names={
             "layer": wording.LAYER_NAMES,
@@ -84,17 +90,25 @@ def render_page(findings: Findings) -> str:
 
 def _leak_tables(findings: Findings, summaries: list[ProtectionSummary]) -> Iterator[LeakTable]:
     """One table for each layer and count of releases that was measured."""
-    attacks, attacked = attacks_of(findings), [s for s in summaries if s.attacked]
-    both: tuple[Releases, Releases] = ("one", "all")
+    attacked = [s for s in summaries if s.attacked]
+    both: tuple[Releases, Releases] = ("all", "one")
     for layer in layers_of(findings):
         for releases in both:
-            lines = [
-                (s, [s.cell(attack, layer=layer, releases=releases) for attack in attacks])
-                for s in attacked
-            ]
-            measured = [(s, cells) for s, cells in lines if any(cells)]
-            if measured:
-                yield LeakTable(layer, releases, measured)
+            shown = [s for s in attacked if s.worst(layer=layer, releases=releases)]
+            lines = []
+            for attack in worst_first(findings, shown):
+                cells = [s.cell(attack, layer=layer, releases=releases) for s in shown]
+                strongest = max(
+                    (cell for cell in cells if cell is not None),
+                    key=lambda cell: cell.leak_auc or 0.0,
+                    default=None,
+                )
+                if strongest is not None:
+                    lines.append((attack, strongest.needs or "–", cells))
+            worst = [s.worst(layer=layer, releases=releases) for s in shown]
+            floors = [row.null_floor if row else None for row in worst]
+            if lines:
+                yield LeakTable(layer, releases, shown, lines, floors)
 
 
 def _figures(findings: Findings) -> dict[str, list[figures.Panel]]:
@@ -102,6 +116,7 @@ def _figures(findings: Findings) -> dict[str, list[figures.Panel]]:
     utility = utility_beside_leak(findings)
     return {
         "attacks": figures.attack_swatches(findings) if findings.curves else [],
+        "visits": figures.leak_visits(findings),
         "curves": figures.leak_curves(findings),
         "coins": figures.leak_curves(findings, "canaries"),
         "classes": figures.class_swatches() if findings.histograms else [],

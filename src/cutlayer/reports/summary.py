@@ -12,7 +12,7 @@ CANARY_DEVIATIONS = 5
 """How many standard deviations of chance a canary AUC may lie above its bound."""
 
 Target = Literal["labels", "canaries"]
-Releases = Literal["one", "all"]
+Releases = Literal["one", "some", "all"]
 Standing = Literal["within", "above", "no bound", "no test"]
 """``no test``: bound and chance together reach 1, so no attack could ever stand above them."""
 
@@ -40,6 +40,44 @@ class CanaryCheck:
 
 
 @dataclass(frozen=True)
+class AttackLine:
+    """One attack with one amount of knowledge at one layer: a line of the table of attacks."""
+
+    rows: tuple[FindingRow, ...]
+
+    @property
+    def attack(self) -> str:
+        """Its name, with the number of known records."""
+        name, hints = self.rows[0].attack or "", self.rows[0].hints
+        return f"{name}, {hints} known" if hints and self.rows[0].needs else name
+
+    @property
+    def needs(self) -> str:
+        """What the attacker must know beyond the messages."""
+        return self.rows[0].needs or "–"
+
+    @property
+    def worst(self) -> float:
+        """The highest leak AUC over whatever number of releases."""
+        return max(_leak(row) for row in self.rows)
+
+    def over(self, releases: Releases, epochs: int | None = None) -> FindingRow | None:
+        """The row over so many releases."""
+        for row in self.rows:
+            if row.releases == releases and epochs in (None, row.epochs):
+                return row
+        return None
+
+
+@dataclass(frozen=True)
+class Visits:
+    """One attack's leak after growing numbers of epochs."""
+
+    line: AttackLine
+    rows: tuple[FindingRow, ...]
+
+
+@dataclass(frozen=True)
 class ProtectionSummary:
     """Everything that a document says about one protection at one strength, or one baseline."""
 
@@ -61,8 +99,18 @@ class ProtectionSummary:
 
     @property
     def attacked(self) -> tuple[FindingRow, ...]:
-        """The rows in which an attack reached a defined leak AUC."""
-        return tuple(r for r in self.rows if r.attack is not None and r.leak_auc is not None)
+        """The rows of the training in which an attack reached a defined leak AUC."""
+        return tuple(
+            r
+            for r in self.rows
+            if r.attack is not None and r.leak_auc is not None and r.stage == "training"
+        )
+
+    @property
+    def at_inference(self) -> tuple[FindingRow, ...]:
+        """The rows of attacks on activations that are sent for prediction, worst first."""
+        rows = [r for r in self.rows if r.stage == "inference" and r.leak_auc is not None]
+        return tuple(sorted(rows, key=_leak, reverse=True))
 
     @property
     def undefined(self) -> int:
@@ -106,12 +154,38 @@ class ProtectionSummary:
         return max(wanted, key=_leak, default=None)
 
     def cell(self, attack: str, *, layer: Layer, releases: Releases) -> FindingRow | None:
-        """The row of this attack on :attr:`target` under these conditions, if there is one."""
-        for row in self.rows:
-            where = (row.attack, row.layer, row.releases, row.target)
-            if where == (attack, layer, releases, self.target):
-                return row
-        return None
+        """The strongest row of this attack on :attr:`target` under these conditions, if any.
+
+        An attack may have several: with more known records, say.
+        """
+        rows = [
+            row
+            for row in self.rows
+            if (row.attack, row.layer, row.releases, row.target, row.stage)
+            == (attack, layer, releases, self.target, "training")
+        ]
+        return max(rows, key=_leak, default=None)
+
+    def lines(self, layer: Layer) -> "tuple[AttackLine, ...]":
+        """Each attack with each amount of knowledge on :attr:`target`, worst first."""
+        groups: dict[tuple[str, int], list[FindingRow]] = {}
+        for row in self.attacked:
+            if row.layer == layer and row.target == self.target and row.attack is not None:
+                groups.setdefault((row.attack, row.hints), []).append(row)
+        lines = [AttackLine(tuple(rows)) for rows in groups.values()]
+        return tuple(sorted(lines, key=lambda line: -line.worst))
+
+    def visits(self, layer: Layer) -> "tuple[Visits, ...]":
+        """How the leak of each attack grows with the visits, worst attack first."""
+        found = []
+        for line in self.lines(layer):
+            rows = sorted(
+                (row for row in line.rows if row.epochs is not None),
+                key=lambda row: row.epochs or 0,
+            )
+            if rows:
+                found.append(Visits(line, tuple(rows)))
+        return tuple(found)
 
     def bound(self, releases: Releases) -> Bound | None:
         """What is promised for one release or for the whole training; None where unstated.
@@ -206,6 +280,21 @@ def attacks_of(findings: Findings) -> list[str]:
     """Names of the attacks, in the order in which the document first names them."""
     rows = [row.attack for row in findings.rows if row.attack is not None]
     return list(dict.fromkeys([*rows, *(curve.attack for curve in findings.curves)]))
+
+
+def worst_first(findings: Findings, summaries: Iterable[ProtectionSummary]) -> list[str]:
+    """Names of the attacks: those that read most of any protection but no_noise first.
+
+    Without protection nearly every attack reads everything, which orders nothing.
+    """
+    shown = list(summaries)
+    protected = [s for s in shown if s.protection != "no_noise"] or shown
+    highest: dict[str, float] = {}
+    for summary in protected:
+        for row in summary.attacked:
+            if row.attack is not None and row.target == summary.target:
+                highest[row.attack] = max(highest.get(row.attack, 0.0), _leak(row))
+    return sorted(attacks_of(findings), key=lambda name: -highest.get(name, 0.0))
 
 
 def layers_of(findings: Findings) -> list[Layer]:

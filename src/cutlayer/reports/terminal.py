@@ -17,6 +17,7 @@ from cutlayer.reports.summary import (
     below_floor,
     by_protection,
     layers_of,
+    worst_first,
 )
 from cutlayer.reports.wording import LAYER_NAMES, Level, headlines, not_measured, number, printable
 
@@ -29,6 +30,12 @@ _LEVEL_STYLE: dict[Level, str] = {
     "good": "bold green",
     "note": "bold",
 }
+
+
+_PROCESSES = {2: "two processes", 1: "one process", 0: "from another framework"}
+
+_MOST_COLUMNS = 6
+"""Attacks side by side; with more, the worst are shown and the others are on the page."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +92,9 @@ def _title(findings: Findings) -> Text:
     title.append(printable(findings.data), "bold")
     title.append(
         f"  {findings.train_records} training records, {findings.positive_share:.1%} positive; "
-        f"{findings.test_records} test records; "
-        + ("two processes" if findings.processes == 2 else "one process")
+        f"{findings.test_records} test records; " + _PROCESSES.get(findings.processes, "")
     )
-    if findings.noise != "secret":
+    if findings.noise.startswith("simulation"):
         title.append(f"\n{findings.noise}", "yellow")
     if not findings.complete:
         title.append("\nINTERRUPTED: this covers only what was done", "bold yellow")
@@ -110,7 +116,7 @@ def _fitting_table(
 
 def _table(findings: Findings, summaries: list[ProtectionSummary], layout: _Layout) -> Table:
     """The table in one layout."""
-    attacks, layers = attacks_of(findings), layers_of(findings)
+    attacks, layers = _shown_attacks(findings, summaries), layers_of(findings)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), show_lines=False)
     apart = layout.test_apart
     table.add_column(Text("protection" if apart else "protection\ntest AUC\ntest loss"))
@@ -134,6 +140,19 @@ def _table(findings: Findings, summaries: list[ProtectionSummary], layout: _Layo
         cells += [_worst(summary, layers, layout.fragment), _guarantee(summary)]
         table.add_row(*cells, end_section=index + 1 < len(summaries))
     return table
+
+
+def _shown_attacks(findings: Findings, summaries: list[ProtectionSummary]) -> list[str]:
+    """The attacks with a column of their own: those that read most from one release."""
+    attacks = attacks_of(findings)
+    if len(attacks) <= _MOST_COLUMNS:
+        return attacks
+    ranked = [
+        attack
+        for attack in worst_first(findings, summaries)
+        if any(s.cell(attack, layer="cut", releases="one") for s in summaries)
+    ]
+    return ranked[:_MOST_COLUMNS]
 
 
 def _name(summary: ProtectionSummary, apart: bool) -> Text:
@@ -241,6 +260,11 @@ def _legend(findings: Findings) -> Text:
             "worst AUC against records that carry a coin for a label: ok, or ABOVE the bound "
             f"+ {CANARY_DEVIATIONS} deviations of chance; – where these reach 1, so that none "
             "could be."
+        )
+    attacks, shown = attacks_of(findings), _shown_attacks(findings, by_protection(findings))
+    if len(shown) < len(attacks):
+        terms["columns"] = (
+            f"the {len(shown)} attacks of {len(attacks)} that read most; all are on the page."
         )
     if findings.hint:
         terms["hint"] = printable(findings.hint)

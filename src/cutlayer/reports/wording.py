@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from cutlayer.audits.findings import Bound, FindingRow, Findings
+from cutlayer.audits.findings import Bound, FindingRow, Findings, KnowledgeBaseline
 from cutlayer.reports.summary import (
     CANARY_DEVIATIONS,
     Estimate,
@@ -49,6 +49,13 @@ def number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
+def interval(row: FindingRow | KnowledgeBaseline | None) -> str:
+    """The 95 % confidence interval of a leak AUC, as ``0.612 to 0.700``."""
+    if row is None or row.leak_auc_low is None or row.leak_auc_high is None:
+        return "–"
+    return f"{number(row.leak_auc_low)} to {number(row.leak_auc_high)}"
+
+
 def estimate(value: Estimate | None) -> str:
     """Mean and standard error, as ``0.712 ± 0.010``."""
     if value is None:
@@ -73,6 +80,85 @@ def bound_words(bound: Bound | None) -> str:
         return "not stated"
     kind = KIND_NAMES[bound.kind]
     return kind if bound.leak_auc is None else f"{kind}: at most {number(bound.leak_auc)}"
+
+
+def who(row: FindingRow) -> str:
+    """An attack, with the layer where that is not the cut."""
+    return f"{row.attack}{' at the first layer' if row.layer == 'first' else ''}"
+
+
+def paragraph(findings: Findings) -> str:
+    """The whole document in one paragraph, for somebody who reads nothing else."""
+    summaries = [s for s in by_protection(findings) if s.attacked]
+    if not summaries:
+        return "No attack was run, so nothing can be said about what left the building."
+    sentences = [_scale_of(findings)]
+    for summary in summaries[:_IN_PARAGRAPH]:
+        worst, bound = max(summary.attacked, key=_value), summary.bound("all")
+        coins = "a coin of a canary" if worst.target == "canaries" else "a positive from a negative"
+        sentence = (
+            f"Under {summary.label} the worst attack, {who(worst)}, tells {coins} in "
+            f"{pairs(_value(worst))} from {_OVER[worst.releases]}"
+        )
+        if worst.needs:
+            sentence += f"; it needs {worst.needs}"
+        promise = "nothing is guaranteed"
+        if bound is not None and bound.leak_auc is not None:
+            promise = (
+                f"proven is at most {number(bound.leak_auc)}"
+                if bound.kind == "rigorous"
+                else f"a model allows {number(bound.leak_auc)}"
+                + (", which the attack exceeds" if summary.beaten else "")
+            )
+        sentences.append(f"{sentence}; {promise}.")
+    if len(summaries) > _IN_PARAGRAPH:
+        sentences.append(f"{len(summaries) - _IN_PARAGRAPH} more protections follow below.")
+    return " ".join(sentences)
+
+
+def remedy(summary: ProtectionSummary) -> str:
+    """What would lower the worst attack, in a sentence or two; empty where nothing was measured."""
+    worst = summary.worst()
+    if worst is None:
+        return ""
+    if summary.kind == "rigorous":
+        return (
+            "A lower bound costs more noise: state a smaller max_leak_auc, or fewer epochs at the "
+            "same noise. What features tell, no protection lowers."
+        )
+    advice = _FAMILY_REMEDIES.get(worst.family or "", "")
+    one, every = summary.worst(releases="one"), summary.worst(releases="all")
+    if one is not None and every is not None and _value(every) - _value(one) > _CONTRAST:
+        advice += (
+            " Each visit of a record adds to it: fewer epochs, or noise that is planned for all of "
+            "them."
+        )
+    proven = " Only residual (a proven bound) or frozen (no gradient at all) covers every attack."
+    return (advice + proven).strip()
+
+
+_IN_PARAGRAPH = 6
+
+_FAMILY_REMEDIES = {
+    "norm": "Lengths give it away: max_norm hides them, and nothing else.",
+    "direction": "Directions give it away: more noise along the gap of the classes (a larger s of "
+    "marvell) lowers this attack.",
+    "spectral": "The spectrum of a batch gives it away: noise must fill every direction, for both "
+    "classes alike, which marvell and max_norm do not do.",
+    "likelihood": "This attacker knows the distribution of both classes: only noise of equal shape "
+    "for both lowers it.",
+    "learned": "This attacker knows half of the labels: it is an upper reference.",
+}
+
+
+def _scale_of(findings: Findings) -> str:
+    """How much was looked at."""
+    attacks = len({row.attack for row in findings.rows if row.attack is not None})
+    rows = sum(applied.rows for applied in findings.applied)
+    return (
+        f"{attacks} attacks were run on {rows:,} gradient rows that were sent for "
+        f"{findings.train_records:,} training records of {printable(findings.data)}."
+    )
 
 
 def verdicts(findings: Findings) -> list[Verdict]:
@@ -162,7 +248,7 @@ def _verdict(summary: ProtectionSummary) -> Verdict:
     if summary.kind == "model":
         return _model(summary)
     level: Level = "alarm" if _worst_leak(summary) >= 0.9 else "warning"
-    text = f"nothing is proven. {_measured(summary)}"
+    text = f"nothing is proven. {_measured(summary)} {remedy(summary)}".strip()
     return Verdict(summary.label, level, text, 2 if summary.protection == "no_noise" else 5)
 
 
@@ -174,13 +260,14 @@ def _model(summary: ProtectionSummary) -> Verdict:
         if bound is not None and bound.leak_auc is not None and worst is not None:
             promises.append(
                 f"at most {number(bound.leak_auc)} from {_OVER[releases]}, "
-                f"measured {number(worst.leak_auc)} by {worst.attack}"
+                f"measured {number(worst.leak_auc)} by {who(worst)}"
             )
     if not promises:
         text = f"its bound is not stated. {_measured(summary)}"
         return Verdict(summary.label, "warning", text, 1)
     end = "Its model does not hold here" if summary.beaten else "It holds only if its model does"
     text = f"its model allows {'; '.join(promises)}. {end}. {_contrast(summary)}".strip()
+    text = f"{text} {remedy(summary)}".strip()
     return Verdict(summary.label, "alarm" if summary.beaten else "warning", text, 1)
 
 
@@ -192,7 +279,7 @@ def _rigorous(summary: ProtectionSummary) -> Verdict:
         gap = "there were no" if check is None else "there were too few"
         text = f"{promise}, but {gap} canaries to put it to the test. {_measured(summary)}"
         return Verdict(summary.label, "warning", f"{text} {_features_tell(summary)}".strip(), 1)
-    reading = f"{number(check.leak_auc)} by {check.row.attack}"
+    reading = f"{number(check.leak_auc)} by {who(check.row)}"
     if check.standing == "above":
         text = (
             f"{promise}, but the canaries read {reading} from {_OVER[check.row.releases]}, ABOVE "
@@ -202,9 +289,9 @@ def _rigorous(summary: ProtectionSummary) -> Verdict:
         )
         return Verdict(summary.label, "alarm", text, 0)
     attacks = len({check.row.attack for check in summary.tested})
-    who = "the one attack is not" if attacks == 1 else f"none of {attacks} attacks is"
+    nobody = "the one attack is not" if attacks == 1 else f"none of {attacks} attacks is"
     text = (
-        f"{promise}. Against the canaries {who} above its bound: the worst reads {reading}, "
+        f"{promise}. Against the canaries {nobody} above its bound: the worst reads {reading}, "
         f"where the limit with chance is {number(check.limit)}."
     )
     return Verdict(summary.label, "good", f"{text} {_features_tell(summary)}".strip(), 1)
@@ -216,7 +303,7 @@ def _features_tell(summary: ProtectionSummary) -> str:
     if bound is None or bound.leak_auc is None or worst is None or _value(worst) <= bound.leak_auc:
         return ""
     return (
-        f"On the true labels {worst.attack} reads {number(worst.leak_auc)}, more than the bound: "
+        f"On the true labels {who(worst)} reads {number(worst.leak_auc)}, more than the bound: "
         "that may be what the non-label party's features tell by themselves. Only canaries decide."
     )
 
@@ -245,14 +332,14 @@ def _measured(summary: ProtectionSummary) -> str:
     worst = [row for r in ("one", "all") if (row := summary.worst(releases=r)) is not None]
     first, *others = worst
     sentence = (
-        f"From {_OVER[first.releases]}, {first.attack} tells a positive from a negative in "
+        f"From {_OVER[first.releases]}, {who(first)} tells a positive from a negative in "
         f"{pairs(_value(first))}"
     )
     for row in others:
         many = pairs(_value(row))
         how_many = "in as many" if many == pairs(_value(first)) else f"in {many}"
-        who = "" if row.attack == first.attack else f"{row.attack} "
-        sentence += f"; from {_OVER[row.releases]}, {who}{how_many}"
+        same = (row.attack, row.layer) == (first.attack, first.layer)
+        sentence += f"; from {_OVER[row.releases]}, {'' if same else who(row) + ' '}{how_many}"
     return f"{sentence}. {_contrast(summary)}".strip()
 
 

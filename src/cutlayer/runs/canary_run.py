@@ -18,6 +18,7 @@ from cutlayer.audits import FirstLayerCarrier, ReleaseRecorder
 from cutlayer.audits.finding_rows import (
     GENEROUS_HINT,
     Audited,
+    attack_notes,
     class_histograms,
     finding_rows,
     knowledge_baselines,
@@ -112,6 +113,7 @@ def findings_of_canary_run(
         on_release=lambda done: on_progress(top.sent.releases + done, 2 * top.sent.releases),
     )
     audited = _audited(label, scope)
+    rows = finding_rows(audited, audit.leak)
     return Findings(
         created=datetime.now().astimezone().isoformat(timespec="seconds"),
         cutlayer_version=version("cutlayer"),
@@ -134,7 +136,7 @@ def findings_of_canary_run(
         hint=GENEROUS_HINT,
         first_layer="measured" if first_layer else "not measured: it was not asked for",
         complete=True,
-        rows=finding_rows(audited, audit.leak),
+        rows=rows,
         applied=[
             Applied(
                 protection=audited.name,
@@ -150,6 +152,7 @@ def findings_of_canary_run(
         curves=leak_curves(audited, audit.leak),
         histograms=class_histograms(audited, audit.leak),
         baselines=knowledge_baselines(audited, audit),
+        attacks=attack_notes(rows),
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from cutlayer.audits.finding_rows import (
     GENEROUS_HINT,
     Audited,
+    attack_notes,
     class_histograms,
     finding_rows,
     knowledge_baselines,
@@ -63,8 +64,9 @@ def findings_of_recorded_run(
     sent = max((m.epochs or 0 for m in audit.leak.measurements), default=0)
     audited = _audited(context, kept, sent, scope)
     part = transcript.sampled / len(transcript.ids)
-    rows, releases = audit.leak.rows, audit.leak.releases
+    seen, releases = audit.leak.rows, audit.leak.releases
     sampled = "" if part == 1 else f" The recording holds the histories of {part:.1%} of the ids."
+    rows = finding_rows(audited, audit.leak)
     findings = Findings(
         created=datetime.now().astimezone().isoformat(timespec="seconds"),
         cutlayer_version=version("cutlayer"),
@@ -80,15 +82,15 @@ def findings_of_recorded_run(
         hint=GENEROUS_HINT,
         first_layer="not measured (bounded by the cut): it needs the non-label party's half",
         complete=kept.complete if kept else False,
-        rows=finding_rows(audited, audit.leak),
+        rows=rows,
         applied=[
             Applied(
                 protection=audited.name,
                 strength=audited.strength,
                 stage=kept.applied[0].stage if kept and kept.applied else "gradient",
                 releases=releases,
-                rows=rows,
-                statement=f"{rows:,} recorded gradient rows of {releases:,} messages were attacked."
+                rows=seen,
+                statement=f"{seen:,} recorded gradient rows of {releases:,} messages were attacked."
                 + sampled,
             )
         ],
@@ -96,6 +98,7 @@ def findings_of_recorded_run(
         curves=leak_curves(audited, audit.leak),
         histograms=class_histograms(audited, audit.leak),
         baselines=knowledge_baselines(audited, audit),
+        attacks=attack_notes(rows),
         description=kept.description if kept else None,
     )
     return without_guarantee(findings) if context.may_stop else findings
