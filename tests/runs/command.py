@@ -39,6 +39,9 @@ class Command:
     def interrupt(self) -> None:
         os.kill(self._process.pid, signal.SIGINT)
 
+    def terminate(self) -> None:
+        os.kill(self._process.pid, signal.SIGTERM)
+
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         self._process.join(timeout)
         assert self._process.exitcode is not None, "the command did not end in time"

@@ -170,6 +170,16 @@ def test_wrong_models_are_explained(write, model, told):
         build_bottom(configuration, OWN_SHAPE)
 
 
+def test_metrics_stay_on_this_machine_unless_that_is_asked_for(write):
+    path = write(SHORTEST)
+    assert read(path, metrics="127.0.0.1:9400").metrics == "127.0.0.1:9400"
+    with pytest.raises(ConfigurationError, match="metrics: 0.0.0.0:9400 can be reached"):
+        read(path, metrics="0.0.0.0:9400")
+    assert read(path, metrics="0.0.0.0:9400", metrics_open="true").metrics_open
+    with pytest.raises(ConfigurationError, match="HOST:PORT"):
+        read(path, metrics="9400")
+
+
 def test_the_page_lists_every_key_and_its_default():
     page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
     listed = dict(re.findall(r"^\| `(\w+)` \| [^|]* \| ([^|]*) \|", page, re.MULTILINE))

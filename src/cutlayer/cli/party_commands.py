@@ -9,16 +9,17 @@ from typing import Annotated
 import torch
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from torch import Tensor
 
 from cutlayer.audits import LiveLeak
 from cutlayer.audits.findings import write_findings
 from cutlayer.audits.live_alarm import LiveAlarm
 from cutlayer.audits.live_leak import Listener, live_attacks
 from cutlayer.audits.tracking import open_tracker, tracked
+from cutlayer.cli.training_progress import TrainingProgress
 from cutlayer.data import TableReading
 from cutlayer.errors import ConfigurationError
+from cutlayer.operation.monitor import Monitor
+from cutlayer.operation.status import RunStatus
 from cutlayer.protocol import Address, Role, Transport
 from cutlayer.reports import print_table, write_page
 from cutlayer.runs.configuration import (
@@ -38,7 +39,6 @@ from cutlayer.runs.party_runs import (
 )
 from cutlayer.runs.recording import without_guarantee
 from cutlayer.runs.session_opening import endpoint_of, read_records
-from cutlayer.transcript.release import Release
 
 FINDINGS_FILE, PAGE_FILE = "findings.json", "report.html"
 NEW_PREDICTIONS_FILE = "predicted.csv"
@@ -53,16 +53,18 @@ def label_party(context: typer.Context, config: Configuration) -> None:
     """Train as the label party. Every key of CONFIG can be given as an option, as --epochs 5."""
     configuration = read_configuration(LabelConfiguration, config, overrides_of(context))
     console = Console()
-    reading = _read(configuration, console)
-    with _stopping(configuration), _live_progress(configuration, console) as progress:
-        run = run_label_party(
-            configuration,
-            reading,
-            on_listening=_announce(configuration, console),
-            observers=(progress,),
-            progress=(progress,),
-            tell=_tell(console),
-        )
+    with _stopping(configuration), Monitor(configuration) as monitor:
+        reading = _read(configuration, console)
+        with _live_progress(configuration, monitor.status, console) as progress:
+            run = run_label_party(
+                configuration,
+                reading,
+                on_listening=_announce(configuration, console),
+                observers=(progress,),
+                progress=(progress,),
+                tell=_tell(console),
+                monitor=monitor,
+            )
     folder, half = configuration.run_folder, run.half
     if not half.sent.releases and (folder / FINDINGS_FILE).exists():
         console.print("Nothing was left to train. The findings and page of the run stay.")
@@ -85,14 +87,16 @@ def non_label_party(context: typer.Context, config: Configuration) -> None:
     """Train as the non-label party. Every key of CONFIG can be given as an option."""
     configuration = read_configuration(NonLabelConfiguration, config, overrides_of(context))
     console = Console()
-    reading = _read(configuration, console)
-    with _stopping(configuration), TrainingProgress(console) as progress:
-        half = run_non_label_party(
-            configuration,
-            reading,
-            progress=(progress,),
-            tell=_tell(console),
-        )
+    with _stopping(configuration), Monitor(configuration) as monitor:
+        reading = _read(configuration, console)
+        with TrainingProgress(console, monitor.status) as progress:
+            half = run_non_label_party(
+                configuration,
+                reading,
+                progress=(progress,),
+                tell=_tell(console),
+                monitor=monitor,
+            )
     print_left_out(half.agreement.only_here, half.agreement.only_there, configuration, console)
     console.print(f"Bottom half: {configuration.run_folder}", soft_wrap=True)
 
@@ -149,19 +153,20 @@ def overrides_of(context: typer.Context) -> dict[str, str]:
 
 @contextmanager
 def _live_progress(
-    configuration: LabelConfiguration, console: Console
-) -> Iterator["TrainingProgress"]:
+    configuration: LabelConfiguration, status: RunStatus, console: Console
+) -> Iterator[TrainingProgress]:
     """The label party's progress line, with the live audit, its alarm and its log."""
     if not configuration.live_every:
-        with TrainingProgress(console) as progress:
+        with TrainingProgress(console, status) as progress:
             yield progress
         return
     listeners: list[Listener] = [
+        status.on_reading,
         LiveAlarm(
             lambda sentence: console.print(sentence, style="bold yellow", markup=False),
             warn_above=configuration.warn_above,
             stop_above=configuration.stop_above,
-        )
+        ),
     ]
     with ExitStack() as stack:
         if configuration.track is not None:
@@ -174,41 +179,7 @@ def _live_progress(
             every=configuration.live_every,
             listeners=listeners,
         )
-        yield stack.enter_context(TrainingProgress(console, live))
-
-
-class TrainingProgress:
-    """The progress line of one party's training."""
-
-    def __init__(self, console: Console, live: LiveLeak | None = None) -> None:
-        self._live = live
-        self._progress = Progress(
-            TextColumn("training"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
-            console=console,
-        )
-        self._task = self._progress.add_task("", total=None, note="waiting for the peer")
-
-    def on_release(self, release: Release, labels: Tensor, clean_gradient: Tensor) -> None:
-        """Attack the outgoing batch, now and then."""
-        if self._live is not None:
-            self._live.on_release(release, labels, clean_gradient)
-
-    def on_progress(self, step: int, steps: int, rows: int) -> None:
-        """Move the bar."""
-        leak = None if self._live is None else self._live.leak_auc
-        note = f"batch of {rows}" + ("" if leak is None else f", leak AUC so far {leak:.3f}")
-        self._progress.update(self._task, completed=step, total=steps, note=note)
-
-    def __enter__(self) -> "TrainingProgress":
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        yield stack.enter_context(TrainingProgress(console, status, live))
 
 
 def _read(

@@ -17,6 +17,7 @@ from cutlayer.parties.agreement import Agreement, agree_on
 from cutlayer.parties.canaries import plant_canaries
 from cutlayer.parties.compute import Compute, MakeOptimizer
 from cutlayer.parties.evaluation import evaluate, require_both_classes
+from cutlayer.parties.events import Event, EventKind, OnEvent, ignore_event
 from cutlayer.parties.handshake import (
     Opening,
     Standing,
@@ -58,6 +59,7 @@ class LabelParty:
             time tells nothing as long as the work fits. 0 sends it at once.
         max_ids: the largest number of records that the peer may announce.
         tell: takes notices for the operator.
+        on_event: told what happens, for logs and metrics.
 
     Raises:
         ConfigurationError: persistence without a journal, or with canaries; a protection that only
@@ -82,6 +84,7 @@ class LabelParty:
         cadence: float = 0.0,
         max_ids: int = MAX_IDS,
         tell: Tell = say_nothing,
+        on_event: OnEvent = ignore_event,
     ) -> None:
         if persistence is not None and (persistence.journal is None or canaries):
             raise ConfigurationError(
@@ -108,6 +111,7 @@ class LabelParty:
         self._compute = compute or Compute()
         self._deadlines, self._cadence = deadlines, cadence
         self._max_ids, self._tell_operator = max_ids, tell
+        self._on_event = on_event
         self._prepared: Prepared | None = None
         self._observers: Sequence[ReleaseObserver] | None = None
         self._sent = Sent(self._journalled)
@@ -215,7 +219,9 @@ class LabelParty:
                 released=self._journalled,
                 order_nonce=self._persistence.key.order_nonce,
             )
-        return shake_hands(session, self._terms, self._records, standing, self._tell_operator)
+        opening = shake_hands(session, self._terms, self._records, standing, self._tell_operator)
+        self._on_event(Event(EventKind.HANDSHAKE, step=opening.step, released=self._journalled))
+        return opening
 
     def _take_leave(self, session: Session) -> None:
         """Both have all they need."""
@@ -278,7 +284,10 @@ class LabelParty:
     def _keep_state(self, head: Head, step: int) -> None:
         """Write a checkpoint."""
         if self._persistence is not None:
+            began = time.monotonic()
             self._persistence.checkpoints.save(step, head.halves, head.optimizers, head.state())
+            seconds = time.monotonic() - began
+            self._on_event(Event(EventKind.CHECKPOINT, step=step, seconds=seconds))
 
     def _step(
         self,

@@ -1,5 +1,6 @@
 """The non-label party: holds features and the bottom half; sees no label."""
 
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from cutlayer.errors import ConfigurationError
 from cutlayer.models import frozen_projection
 from cutlayer.parties.agreement import Agreement
 from cutlayer.parties.compute import Accumulator, Compute, MakeOptimizer
+from cutlayer.parties.events import Event, EventKind, OnEvent, ignore_event
 from cutlayer.parties.flight import Flight, take_off
 from cutlayer.parties.handshake import (
     Opening,
@@ -61,6 +63,7 @@ class NonLabelParty:
         deadlines: how long to wait for the peer.
         max_ids: the largest number of records that the peer may announce.
         tell: takes notices for the operator.
+        on_event: told what happens, for logs and metrics.
 
     Raises:
         ConfigurationError: a compiled bottom cannot work with staleness.
@@ -80,6 +83,7 @@ class NonLabelParty:
         deadlines: Deadlines | None = None,
         max_ids: int = MAX_IDS,
         tell: Tell = say_nothing,
+        on_event: OnEvent = ignore_event,
     ) -> None:
         self._records, self._terms = records, terms
         self._make_bottom, self._make_optimizer = make_bottom, make_optimizer
@@ -88,6 +92,7 @@ class NonLabelParty:
         self._compute = compute or Compute()
         self._deadlines = deadlines
         self._max_ids, self._tell_operator = max_ids, tell
+        self._on_event = on_event
         self._inputs: tuple[str, Inputs] | None = None
         self.complete: BottomHalf | None = None
         """What this party has once it needs nothing more from its peer, though the peer may have
@@ -187,7 +192,9 @@ class NonLabelParty:
                 checkpoints=self._persistence.checkpoints.steps,
                 order_nonce=self._persistence.key.order_nonce,
             )
-        return shake_hands(session, self._terms, self._records, standing, self._tell_operator)
+        opening = shake_hands(session, self._terms, self._records, standing, self._tell_operator)
+        self._on_event(Event(EventKind.HANDSHAKE, step=opening.step))
+        return opening
 
     def _encoded(self, agreement: Agreement) -> Inputs:
         """The own records as numbers; made once, however often this party meets its peer."""
@@ -252,7 +259,10 @@ class NonLabelParty:
     def _keep_state(self, bottom: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
         """Write a checkpoint."""
         if self._persistence is not None:
+            began = time.monotonic()
             self._persistence.checkpoints.save(step, {_NAME: bottom}, {_NAME: optimizer})
+            seconds = time.monotonic() - began
+            self._on_event(Event(EventKind.CHECKPOINT, step=step, seconds=seconds))
 
     def _flat(self, activation: Tensor, rows: int) -> Tensor:
         """One row of ``cut_width`` numbers for each record, whatever the cut's shape.

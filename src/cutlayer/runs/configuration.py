@@ -60,6 +60,15 @@ class PartyConfiguration(BaseModel):
     wait: float = Field(default=300.0, gt=0, le=2_592_000)
     """Seconds to wait for the peer to appear; either party may start first."""
 
+    log: Path | None = None
+    """Where the run is logged, a JSON object a line; it names no record, label or secret."""
+    log_level: Literal["debug", "info", "warning"] = "info"
+    """``debug`` has a line for each step."""
+    metrics: str | None = None
+    """HOST:PORT where Prometheus finds the metrics of the run; on loopback only."""
+    metrics_open: bool = False
+    """Whether ``metrics`` may be an address that other machines reach."""
+
     epochs: int = Field(default=20, ge=1)
     batch_size: int = Field(default=512, ge=2)
     cut_width: int = Field(default=32, ge=1, le=1 << 20)
@@ -259,6 +268,7 @@ def read_configuration(
         _require_real_use(configuration)
         _require_planned(configuration)
         _require_device(configuration.device)
+        _require_private_metrics(configuration)
         _ = configuration.terms(), configuration.meeting_point
         _ = configuration.compute, configuration.table_file()
     except ConfigurationError as error:
@@ -285,6 +295,19 @@ def _require_planned(configuration: PartyConfiguration) -> None:
             f"epochs: {configuration.protection} is planned for {planned} releases of each record, "
             f"and epochs is {configuration.epochs}. Lower epochs, or begin a run of another name "
             "that is planned for all of them."
+        )
+
+
+def _require_private_metrics(configuration: PartyConfiguration) -> None:
+    """Refuse to show metrics to other machines unless that was asked for."""
+    if configuration.metrics is None:
+        return
+    address = Address.parse(configuration.metrics)
+    if not address.is_loopback and not configuration.metrics_open:
+        raise ConfigurationError(
+            f"metrics: {address} can be reached from other machines, and anybody there can read "
+            "how the run goes; the label party's also tell about labels. Use 127.0.0.1, or set "
+            "metrics_open = true behind a firewall."
         )
 
 

@@ -45,6 +45,7 @@ from cutlayer.runs.configuration import (
     PartyConfiguration,
 )
 from cutlayer.runs.halves import build_bottom, build_top
+from cutlayer.runs.monitor import RunMonitor, Unmonitored
 from cutlayer.runs.reconnecting import until_done
 from cutlayer.runs.recording import open_recorder
 from cutlayer.runs.room import require_room
@@ -69,13 +70,14 @@ def run_label_party(
     observers: Sequence[ReleaseObserver] = (),
     progress: Sequence[ProgressObserver] = (),
     tell: Tell = say_nothing,
+    monitor: RunMonitor | None = None,
 ) -> LabelRun:
     """Train as the label party; keeps tops, predictions of held-out records, and findings.
 
     Raises:
         CutlayerError: the run could not be done; what was checkpointed stays.
     """
-    folder = configuration.run_folder
+    folder, monitor = configuration.run_folder, monitor or Unmonitored()
     _private(folder)
     with telling_peer(configuration):
         require_room(configuration, reading.table)
@@ -103,12 +105,13 @@ def run_label_party(
         make_optimizer(configuration),
         noise=persistence.key.noise(),
         observers=make_observers,
-        progress=progress,
+        progress=(monitor, *progress),
         persistence=persistence,
         compute=configuration.compute,
         cadence=configuration.cadence,
         max_ids=configuration.max_ids,
         tell=tell,
+        on_event=monitor.on_event,
     )
 
     def keep(half: TopHalf) -> None:
@@ -119,7 +122,7 @@ def run_label_party(
         with endpoint_of(configuration, on_listening) as endpoint:
             half = until_done(
                 lambda transport: party.run(transport, keep),
-                endpoint,
+                monitor.watched(endpoint),
                 wait=configuration.wait,
                 tell=tell,
             )
@@ -139,13 +142,14 @@ def run_non_label_party(
     *,
     progress: Sequence[ProgressObserver] = (),
     tell: Tell = say_nothing,
+    monitor: RunMonitor | None = None,
 ) -> BottomHalf:
     """Train as the non-label party; keeps the bottom half.
 
     Raises:
         CutlayerError: the run could not be done; what was checkpointed stays.
     """
-    folder = configuration.run_folder
+    folder, monitor = configuration.run_folder, monitor or Unmonitored()
     _private(folder)
     with telling_peer(configuration):
         require_room(configuration, reading.table)
@@ -155,11 +159,12 @@ def run_non_label_party(
         configuration.terms(),
         lambda own: build_bottom(configuration, own),
         make_optimizer(configuration),
-        progress=progress,
+        progress=(monitor, *progress),
         persistence=persistence,
         compute=configuration.compute,
         max_ids=configuration.max_ids,
         tell=tell,
+        on_event=monitor.on_event,
     )
 
     def keep(half: BottomHalf) -> None:
@@ -169,7 +174,7 @@ def run_non_label_party(
         with endpoint_of(configuration) as endpoint:
             return until_done(
                 lambda transport: party.run(transport, keep),
-                endpoint,
+                monitor.watched(endpoint),
                 wait=configuration.wait,
                 tell=tell,
             )
