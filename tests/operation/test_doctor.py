@@ -151,6 +151,15 @@ def test_of_a_large_file_only_the_ids_are_read(parties, monkeypatch):
     assert "40 records" in check.found
 
 
+@pytest.mark.parametrize(
+    ("batch_size", "verdict"),
+    # Of 40 records 28 are expected to train: 40 x (1 - .1 - .2).
+    [("28", Verdict.OK), ("29", Verdict.WARNING), ("41", Verdict.FAULT)],
+)
+def test_batches_that_the_records_cannot_fill(parties, batch_size, verdict):
+    assert verdict_of(parties, "batches", batch_size=batch_size) is verdict
+
+
 def kept_run(parties, steps=3, protection=None):
     """A run folder of the label party after some steps."""
     configuration = read_configuration(LabelConfiguration, parties / "label.toml")

@@ -14,6 +14,7 @@ from cutlayer.operation.machine import (
 )
 from cutlayer.operation.party_checks import (
     check_address,
+    check_batches,
     check_file,
     check_identity,
     check_model,
@@ -62,6 +63,7 @@ def examine(config: Path, overrides: Mapping[str, str] | None = None) -> Iterato
     yield from file_checks
     yield from check_run_folder(configuration)
     if reading is not None:
+        yield check_batches(configuration, reading)
         yield check_room(configuration, reading)
     yield check_clock()
     yield check_threads(configuration.threads)

@@ -15,7 +15,7 @@ from cutlayer.protocol.identity import fingerprint, read_certificate
 from cutlayer.protocol.probe import probe
 from cutlayer.protocol.stream_endpoints import listen
 from cutlayer.runs.aligned_records import aligned_records
-from cutlayer.runs.configuration import PartyConfiguration
+from cutlayer.runs.configuration import FROZEN, PartyConfiguration
 from cutlayer.runs.halves import require_model
 from cutlayer.runs.room import free_bytes, room_for, room_still_needed
 from cutlayer.runs.session_opening import identity_of
@@ -85,6 +85,19 @@ def check_model(configuration: PartyConfiguration) -> Check:
     except CutlayerError as error:
         return fault("model", str(error))
     return ok("model", f"{configuration.model}, protection {configuration.protection}")
+
+
+def check_batches(configuration: PartyConfiguration, reading: TableReading) -> Check:
+    """Whether the training records will fill a batch; how many there are, the peer has a say in."""
+    share = 1 - configuration.validation_share - configuration.test_share
+    records, wanted = len(reading.table), configuration.batch_size
+    expected = int(records * share)
+    found = f"about {expected:,} of {records:,} records train, if the peer has all of them"
+    if configuration.protection == FROZEN or expected >= wanted:
+        return ok("batches", f"{found}; at least {wanted:,} in a batch")
+    fix = f"Set batch_size to at most {expected:,} at both parties, or bring more records."
+    found = f"{found}, and batch_size is {wanted:,}"
+    return fault("batches", found, fix) if records < wanted else warning("batches", found, fix)
 
 
 def check_run_folder(configuration: PartyConfiguration) -> Iterator[Check]:
