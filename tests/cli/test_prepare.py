@@ -7,7 +7,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from cutlayer.cli import main
-from cutlayer.cli.prepare_commands import prepare_app
+from cutlayer.cli.prepare_commands import PreparationProgress, prepare_app
 from cutlayer.data.prepared import PreparedData
 from cutlayer.errors import ConfigurationError, DataError
 
@@ -111,6 +111,21 @@ def test_errors_reach_the_caller(prepare, tmp_path):
     (tmp_path / "criteo").mkdir()
     with pytest.raises(ConfigurationError, match="criteo exists and was not made from this file"):
         prepare("criteo", "train.txt")
+
+
+def test_an_interrupted_preparation_says_how_to_go_on(prepare, tmp_path, monkeypatch):
+    (tmp_path / "train.txt").write_text(CRITEO)
+    show = PreparationProgress.__call__
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PreparationProgress, "__call__", interrupt)
+    done = prepare("criteo", "train.txt")
+    assert done.exit_code == 130
+    assert "Interrupted. The same command goes on." in done.output
+    monkeypatch.setattr(PreparationProgress, "__call__", show)
+    assert prepare("criteo", "train.txt").exit_code == 0
 
 
 def test_the_program_knows_the_commands(monkeypatch, capsys, tmp_path):

@@ -128,6 +128,13 @@ def main() -> None:
         _complain(str(error), _INTERRUPTED if error.stopped else _FAILED)
     except CutlayerError as error:
         _complain(str(error), _FAILED)
+    except OSError as error:  # a full disk or a wrong path where no module words it better
+        where = "" if error.filename is None else f" ({error.filename})"
+        _complain(
+            f"The system refused to read or write{where}: {error.strerror or error}. Look at the "
+            "path, its rights and the room on the disk, then start the same command again.",
+            _FAILED,
+        )
 
 
 def _compare(plan: Plan, folder: Path) -> None:

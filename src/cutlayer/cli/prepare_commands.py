@@ -1,5 +1,6 @@
 """The commands that turn raw data as downloaded into shards: prepare criteo, avazu, isic, table."""
 
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, cast
@@ -67,6 +68,7 @@ TestFold = Annotated[int, typer.Option(help="The fold that tests, from 0.")]
 Seed = Annotated[int, typer.Option(help="Of the split, and of which images are kept.")]
 MaxRejects = Annotated[float, typer.Option(help="Largest share of dirty rows to go on with.")]
 
+_INTERRUPTED = 130
 _TABLE, _IMAGES, _SPLIT = TableOptions(), ImageOptions(), SplitOptions()
 
 
@@ -191,10 +193,9 @@ def prepare_isic(
         split=SplitOptions(seed, validation, test, folds, test_fold),
         max_rejects=max_rejects,
     )
-    console = Console()
-    with PreparationProgress(console) as progress:
-        made = prepare_images(raw_images(images, label_table), out, options, progress)
-    _show(made, console)
+    _follow(
+        lambda progress: prepare_images(raw_images(images, label_table), out, options, progress)
+    )
 
 
 class PreparationProgress:
@@ -254,9 +255,18 @@ def _options(
 
 def _prepare(raw: RawTable, out: Path, options: TableOptions) -> None:
     """Prepare a table and say what was made."""
+    _follow(lambda progress: prepare_table(raw, out, options, progress))
+
+
+def _follow(prepare: Callable[[PreparationProgress], Prepared]) -> None:
+    """Show how a preparation goes on, and what it made."""
     console = Console()
-    with PreparationProgress(console) as progress:
-        made = prepare_table(raw, out, options, progress)
+    try:
+        with PreparationProgress(console) as progress:
+            made = prepare(progress)
+    except KeyboardInterrupt:
+        console.print("Interrupted. The same command goes on.")
+        raise typer.Exit(_INTERRUPTED) from None
     _show(made, console)
 
 

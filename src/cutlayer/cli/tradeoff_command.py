@@ -11,7 +11,13 @@ from rich.live import Live
 from rich.table import Table
 
 from cutlayer.cli.party_commands import overrides_of
-from cutlayer.experiments.tradeoff.configuration import TradeoffConfiguration, read_tradeoff
+from cutlayer.errors import DataError
+from cutlayer.experiments.tradeoff.configuration import (
+    CONFIGURATION_FILE,
+    TradeoffConfiguration,
+    read_tradeoff,
+    require_same_sweep,
+)
 from cutlayer.experiments.tradeoff.grid import Run
 from cutlayer.experiments.tradeoff.page import FIGURES, warnings_of, write_report
 from cutlayer.experiments.tradeoff.projection import projected
@@ -56,6 +62,9 @@ def tradeoff(
     configuration = read_tradeoff(config, overrides_of(context))
     folder = out or Path("runs") / f"tradeoff-{config.stem}"
     console = Console()
+    require_same_sweep(configuration, folder)
+    if report_only and not (folder / CONFIGURATION_FILE).exists():
+        raise DataError(f"{folder} holds no sweep to report on. Run it first, or mend --out.")
     if ray is not None:
         required_ray()
     if not report_only and not _sweep(configuration, folder, console, ray, retry_failed):

@@ -26,7 +26,7 @@ from cutlayer.data.preparation import (
     table,
 )
 from cutlayer.data.prepared import PreparedData
-from cutlayer.errors import ConfigurationError, DataError
+from cutlayer.errors import ConfigurationError, DataError, StorageError
 
 SAMPLE = Path(__file__).parents[4] / "shared/data/criteo-1tb-1k/criteo_1tb_1000.tsv.gz"
 ALL_TRAIN = SplitOptions(validation=0, test=0)
@@ -120,7 +120,8 @@ def test_every_kind_of_dirt_is_counted_named_and_left_out(tmp_path):
         12: (good.replace(b"68fd1e64", b"68fd\0e64"), "holds a zero byte"),
         13: (criteo_line("true").encode(), "the label is none of the values it may have"),
     }
-    path.write_bytes(good + b"".join(line for line, _ in dirty.values()) + good)
+    last = criteo_line("0").encode()
+    path.write_bytes(good + b"".join(line for line, _ in dirty.values()) + last)
     with pytest.raises(DataError, match=r"12 of 14 are\. First: line 2: the label"):
         prepared(criteo(path), tmp_path / "strict", max_rejects=0.5, split=ALL_TRAIN)
     made = prepared(criteo(path), tmp_path / "out", max_rejects=1, split=ALL_TRAIN)
@@ -131,7 +132,7 @@ def test_every_kind_of_dirt_is_counted_named_and_left_out(tmp_path):
 
 def test_more_rejects_may_be_allowed_after_the_fact(tmp_path):
     path = tmp_path / "train.txt"
-    path.write_text(criteo_line() * 9 + "\n")
+    path.write_text(criteo_line() * 8 + criteo_line("1") + "\n")
     with pytest.raises(
         DataError, match=r"at most 0\.01 of the rows may be dirty, but 1 of 10 are"
     ) as error:
@@ -178,7 +179,7 @@ def test_statistics_and_vocabulary_come_from_training_rows_only(tmp_path):
     part |= dict.fromkeys(split.test.tolist(), "test")
     # Rows that do not train hold larger numbers and a word of their own.
     lines = [
-        criteo_line("0", [row % 7], ["00000001"])
+        criteo_line(str(row % 2), [row % 7], ["00000001"])
         if part[row] == "train"
         else criteo_line("0", [100], ["00000002"])
         for row in range(400)
@@ -195,7 +196,7 @@ def test_statistics_and_vocabulary_come_from_training_rows_only(tmp_path):
 
 def test_folds_in_place_of_shares(tmp_path):
     path = tmp_path / "train.txt"
-    path.write_text(criteo_line() * 200)
+    path.write_text((criteo_line() + criteo_line("1")) * 100)
     prepared(criteo(path), tmp_path / "out", split=SplitOptions(seed=1, folds=4, test_fold=2))
     frame = shards(tmp_path / "out", "label_party")
     split = Split.by_fold(frame["id"].to_list(), seed=1, folds=4, test_fold=2)
@@ -410,7 +411,7 @@ def test_text_in_a_numeric_column_is_dirt_where_it_was_declared(tmp_path):
 
 def test_the_same_command_again_does_nothing_and_another_is_refused(tmp_path):
     path = tmp_path / "train.txt"
-    path.write_text(criteo_line() * 20)
+    path.write_text((criteo_line() + criteo_line("1")) * 10)
     prepared(criteo(path), tmp_path / "out")
     before = content(tmp_path / "out")
     prepared(criteo(path), tmp_path / "out")
@@ -534,6 +535,102 @@ def test_partial_output_of_another_plan_or_source_is_refused(tmp_path, dirty_log
         file.write(b"\n")
     with pytest.raises(ConfigurationError, match=r"another run: source differ"):
         prepare_table(criteo(path), out, options)
+
+
+def test_a_file_that_differs_in_its_end_alone_is_another(tmp_path, dirty_log, killed):
+    _, options = dirty_log
+    path, out = tmp_path / "train.txt", tmp_path / "out"
+    whole = (criteo_line("1", [1]) + criteo_line("0", [2])) * 15_000  # over 1 MiB
+    path.write_text(whole)
+    assert killed(path, out, stage="writing", rows=100)
+    path.write_text(whole[: -len("2") - 38] + "3" + whole[-38:])
+    assert len(path.read_text()) == len(whole)
+    with pytest.raises(ConfigurationError, match=r"another run: source differ"):
+        prepare_table(criteo(path), out, options)
+
+
+def test_a_run_that_was_refused_does_not_block_one_with_better_options(tmp_path):
+    path, out = tmp_path / "bank.csv", tmp_path / "out"
+    path.write_text("age,job,y\n" + "".join(f"{row},w,{row % 2}\n" for row in range(40)))
+    with pytest.raises(DataError, match="40 of 40 are"):
+        prepared(table(path, TableColumns("job")), out)
+    assert (tmp_path / "out.partial").exists()
+    assert prepared(table(path, TableColumns("y")), out).rows == 40
+    fresh = prepared(table(path, TableColumns("y")), tmp_path / "fresh").folder
+    assert content(out) == content(fresh)
+
+
+@pytest.mark.parametrize("vocabulary", ["exact", "hashed"])
+@pytest.mark.parametrize(("positive", "kind"), [("Yes", "negative"), ("yes", "positive")])
+def test_one_class_is_refused(tmp_path, vocabulary, positive, kind):
+    path = tmp_path / "bank.csv"
+    path.write_text("job,y\n" + "w,yes\n" * 30)
+    raw = table(path, TableColumns("y", positive=positive))
+    with pytest.raises(DataError, match=f"both labels, but all 30 rows are {kind}"):
+        prepared(raw, tmp_path / "out", vocabulary=vocabulary)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("out", [".", "..", "/", "link"])
+def test_an_output_that_cannot_be_made_is_refused(tmp_path, monkeypatch, out):
+    monkeypatch.chdir(tmp_path)
+    Path("link").symlink_to("nowhere")
+    Path("train.txt").write_text(criteo_line() + criteo_line("1"))
+    with pytest.raises(ConfigurationError, match="--out"):
+        prepared(criteo(Path("train.txt")), Path(out), split=ALL_TRAIN)
+
+
+@pytest.mark.parametrize("out", ["file/x", "x" * 300])
+def test_an_output_that_the_system_refuses_is_an_error_of_storage(tmp_path, out):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "train.txt").write_text(criteo_line() + criteo_line("1"))
+    with pytest.raises(StorageError, match="Cannot write"):
+        prepared(criteo(tmp_path / "train.txt"), tmp_path / out, split=ALL_TRAIN)
+
+
+def test_a_full_disk_is_told_and_the_same_command_goes_on(tmp_path):
+    # A limit on the size of a file refuses a write as a full disk does.
+    (tmp_path / "train.txt").write_text(
+        "".join(criteo_line(str(row % 2), [row * 7919]) for row in range(20_000))
+    )
+    limited = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, resource.RLIM_INFINITY));"
+        "from cutlayer.cli import main;"
+        "sys.argv = ['cutlayer', 'prepare', 'criteo', 'train.txt', '--out', 'out']; main()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", limited], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1, ended.stderr
+    assert "Cannot write" in ended.stderr
+    assert ended.stderr.count("\n") == 1, ended.stderr
+    assert not (tmp_path / "out").exists()
+    path = tmp_path / "train.txt"
+    prepared(criteo(path), tmp_path / "out")
+    prepared(criteo(path), tmp_path / "fresh")
+    assert content(tmp_path / "out") == content(tmp_path / "fresh")
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("a,b,b\n1,2,3\n", r"name of its own in the header, but 'b' stands there twice"),
+        ("a,,b\n1,2,3\n", r"name of its own in the header, but one is empty"),
+        ("a,b,y\r1,2,0\r", r"must hold rows, but holds none.*line feed"),
+        ("a,b,y\n", r"must hold rows, but holds none"),
+    ],
+)
+def test_a_header_that_is_no_header_and_a_file_without_rows(tmp_path, text, part):
+    (tmp_path / "t.csv").write_bytes(text.encode())
+    with pytest.raises(DataError, match=part):
+        prepared(table(tmp_path / "t.csv", TableColumns("y")), tmp_path / "out")
+
+
+def test_a_delimiter_is_one_sign(tmp_path):
+    (tmp_path / "t.csv").write_text("a;;y\n1;;0\n")
+    with pytest.raises(ConfigurationError, match="delimiter must be one sign, got ';;'"):
+        table(tmp_path / "t.csv", TableColumns("y", delimiter=";;"))
 
 
 def test_two_processes_do_not_write_to_one_folder(tmp_path, dirty_log):

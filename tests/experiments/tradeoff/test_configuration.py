@@ -1,9 +1,11 @@
+import json
+import math
 from pathlib import Path
 
 import pytest
 
 from cutlayer.cli import main
-from cutlayer.errors import ConfigurationError
+from cutlayer.errors import ConfigurationError, DataError
 from cutlayer.experiments.tradeoff.configuration import checked, keep_configuration, read_tradeoff
 from cutlayer.experiments.tradeoff.grid import expanded, protection_of, specs_of
 from cutlayer.experiments.tradeoff.table_keys import TableKeys
@@ -74,6 +76,22 @@ def test_the_paper_takes_marvells_statistics_from_the_batch():
         ({"options": {"rows": 100}}, "options"),
         ({"workers": 0}, "workers"),
         ({"epoch": 5}, "epochs"),
+        ({"protections": "no_noise"}, "must be a list in brackets, got 'no_noise'"),
+        ({"protections": []}, "must hold at least one value"),
+        ({"protections": ["marvell:s=[1,1.0]"]}, "s=1 and marvell:s=1.0 are the same"),
+        ({"protections": ["{}:s=[1]"]}, "No protection is called '{}'"),
+        ({"protections": [f"isotropic:t=1.{'0' * 300}1"]}, "Shorten its numbers"),
+        ({"seeds": [-1]}, "seeds.0: must be greater than or equal to 0"),
+        ({"seeds": [10**30]}, "seeds.0"),
+        ({"seeds": [0, 0]}, "seeds: a value is named twice"),
+        ({"hidden": [0]}, "hidden.0"),
+        ({"blocks": [0, 1]}, "blocks.0"),
+        ({"epochs": True}, "epochs: must be a valid integer"),
+        ({"rows": True}, "rows: must be a number"),
+        ({"rows": 1.5}, "rows: a share is at most 1.0"),
+        ({"learning_rate": math.inf}, "learning_rate: must be a finite number"),
+        ({"weight_decay": math.nan}, "weight_decay"),
+        ({"data": None, "images": "absent.npz", "model": "cnn"}, "images: absent.npz must be"),
         (
             {
                 "data": None,
@@ -100,6 +118,17 @@ def test_a_wrong_file_ends_the_command_with_2_and_writes_nothing(tmp_path, monke
         main()
     assert ended.value.code == 2
     assert [path.name for path in tmp_path.iterdir()] == ["wrong.toml"]
+
+
+def test_strengths_that_differ_in_a_sign_have_folders_of_their_own():
+    runs = checked({**GOOD, "protections": ["isotropic:t=[1e+3,1e-3]"], "seeds": [0]}).runs
+    assert len({run.name for run in runs}) == 2
+
+
+def test_a_file_with_a_byte_order_mark_is_read(tmp_path):
+    path = tmp_path / "sweep.toml"
+    path.write_text('data = "breast-cancer"\r\nprotections = ["no_noise"]\r\n', "utf-8-sig")
+    assert read_tradeoff(path).data == "breast-cancer"
 
 
 def test_the_command_line_goes_over_the_file(tmp_path):
@@ -129,3 +158,48 @@ def test_a_folder_takes_a_larger_grid_but_no_other_settings(tmp_path):
     (tmp_path / "other" / "file").write_text("")
     with pytest.raises(ConfigurationError, match="holds no sweep"):
         keep_configuration(checked(GOOD), tmp_path / "other")
+
+
+def test_what_a_killed_start_left_is_no_hindrance_and_damage_is_told(tmp_path):
+    folder = tmp_path / "sweep"
+    folder.mkdir()
+    for name in ("lock", "sources.json.partial", "configuration.json.partial"):
+        (folder / name).write_text("")
+    keep_configuration(checked(GOOD), folder)
+    (folder / "configuration.json").write_text("{")
+    with pytest.raises(DataError, match=r"configuration\.json is missing or damaged") as error:
+        keep_configuration(checked(GOOD), folder)
+    assert "\n" not in str(error.value)
+
+
+def test_a_sweep_does_not_go_on_with_a_file_that_was_replaced(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("id,f,y\n1,2,0\n")
+    one = {"file": str(file), "id": "id"}
+    tables = {"label_party": {**one, "label": "y"}, "non_label_party": one}
+    configuration = checked({"protections": ["no_noise"], **tables})
+    keep_configuration(configuration, tmp_path / "sweep")
+    keep_configuration(configuration, tmp_path / "sweep")
+    assert list(json.loads((tmp_path / "sweep/sources.json").read_text())) == [str(file)]
+    file.write_text("id,f,y\n1,3,0\n")
+    with pytest.raises(ConfigurationError, match=r"other data: .*a\.csv was replaced"):
+        keep_configuration(configuration, tmp_path / "sweep")
+
+
+@pytest.mark.parametrize(
+    ("out", "part"),
+    [("file", "is no folder"), ("absent", "holds no sweep to report on"), ("sweep", "epochs")],
+)
+def test_a_report_is_of_this_sweep_or_none(tmp_path, monkeypatch, capsys, out, part):
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("")
+    keep_configuration(checked({**GOOD, "epochs": 9}), Path("sweep"))
+    Path("c.toml").write_text('data = "breast-cancer"\nprotections = ["no_noise"]\n')
+    command = ["cutlayer", "tradeoff", "c.toml", "--report-only", "--out", out]
+    monkeypatch.setattr("sys.argv", command)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert part in said
+    assert said.count("\n") == 1

@@ -1,10 +1,12 @@
 import csv
 import json
 import math
+import shutil
 
 import pytest
 from scipy.stats import t as student
 
+from cutlayer.errors import DataError
 from cutlayer.experiments.tradeoff.claims import claims_of
 from cutlayer.experiments.tradeoff.published import published_points
 from cutlayer.experiments.tradeoff.result import FAILURE_FILE, Failure, write_record
@@ -128,6 +130,15 @@ def test_a_failure_is_part_of_the_summary(done_sweep, tmp_path):
     assert [failure.error for failure in summary.failures] == ["ValueError: no"]
     write_tables(summary, tmp_path)
     assert "ValueError: no" in (tmp_path / "runs.csv").read_text()
+
+
+def test_a_result_of_another_run_is_refused(done_sweep, tmp_path):
+    configuration, folder = done_sweep
+    here, there = configuration.runs[0], configuration.runs[1]
+    own = tmp_path / "runs" / here.name
+    shutil.copytree(folder / "runs" / there.name, own)
+    with pytest.raises(DataError, match="must hold no_noise with seed 0, but holds isotropic"):
+        summarise(configuration, tmp_path)
 
 
 def test_the_published_points_are_the_papers():

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cutlayer.errors import ConfigurationError
 from cutlayer.experiments.tradeoff.configuration import checked, keep_configuration
 from cutlayer.experiments.tradeoff.projection import projected
 from cutlayer.experiments.tradeoff.result import read_failure, run_folder, state_of
@@ -91,6 +92,25 @@ def test_a_killed_sweep_loses_what_was_in_flight_and_no_more(tmp_path):
     left = [path.name for path in folder.glob("runs/*/*")]
     assert set(left) == {"result.json", "details.json"}  # transcripts hold labels: deleted
     assert (folder / "report.html").exists()
+
+
+def test_a_second_process_is_kept_out_and_touches_nothing(tmp_path):
+    settings = {"data": "breast-cancer", "protections": ["no_noise"], "seeds": [0]}
+    configuration = checked(settings | {"epochs": 1, "batch_size": 64, "audit_every": 4})
+    seen = []
+
+    def second():
+        if not seen:
+            mark = run_folder(tmp_path, configuration.runs[0])
+            before = mark.exists()
+            with pytest.raises(ConfigurationError, match="another process is working on"):
+                run_sweep(configuration, tmp_path, lambda: None)
+            seen.append((before, mark.exists()))
+
+    run_sweep(configuration, tmp_path, second)
+    assert seen
+    assert seen[0][0] == seen[0][1]
+    assert state_of(tmp_path, configuration.runs[0]) == "done"
 
 
 def _alive(pid):

@@ -20,6 +20,7 @@ from cutlayer.data.preparation.output import (
     part_counts,
     prepared,
     put,
+    require_both_labels,
     shard_name,
     silent,
     source_mark,
@@ -128,6 +129,7 @@ class _Run:
             shards.append(manifest)
             tally.add(manifest["rows"], rejects)
         tally.conclude()
+        require_both_labels(message, sum(one["positives"] for one in shards), tally.accepted)
         join_rejects(work, len(shards), before=rejects_csv(self.unnamed))
         work.finish(self._schema(shards))
 
@@ -164,6 +166,7 @@ class _Run:
         manifest = {
             "rows": len(sound),
             "rejected": len(rejects),
+            "positives": int(frame["label"].sum()),
             "parts": part_counts(frame["part"]),
             "entries": [first, min(end, len(self.entries))],
         }

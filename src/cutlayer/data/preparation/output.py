@@ -42,10 +42,13 @@ def prepared(out: Path, work: WorkFolder) -> Prepared:
 
 
 def source_mark(path: Path) -> Json:
-    """By what a source file is known again: name, size, and a digest of its first MiB."""
+    """By what a file is known again: name, size, and digests of its first and its last MiB."""
+    size = path.stat().st_size
     with path.open("rb") as file:
         head = blake2b(file.read(_HEAD_BYTES), digest_size=16).hexdigest()
-    return {"name": path.name, "bytes": path.stat().st_size, "head": head}
+        file.seek(max(0, size - _HEAD_BYTES))
+        tail = blake2b(file.read(_HEAD_BYTES), digest_size=16).hexdigest()
+    return {"name": path.name, "bytes": size, "head": head, "tail": tail}
 
 
 def versions() -> Json:
@@ -94,6 +97,20 @@ def _list_rejects(work: WorkFolder, path: Path, shards: int, before: bytes = b""
         file.write((",".join(HEADER) + "\n").encode() + before)
         for number in range(shards):
             file.write(work.state_file(f"rejects-{number:05d}.csv").read_bytes())
+
+
+def require_both_labels(message: FileMessage, positives: int, rows: int) -> None:
+    """Refuse rows of one class: no training could use them, and a wrong label makes them.
+
+    Raises:
+        DataError: all labels are the same.
+    """
+    if positives in (0, rows):
+        one = "negative" if positives == 0 else "positive"
+        raise message.error(
+            f"must hold both labels, but all {rows:,} rows are {one}. Look at the label's column "
+            "and at which of its values is the positive one."
+        )
 
 
 def put(path: Path, data: bytes) -> None:

@@ -83,6 +83,8 @@ def table(path: Path, columns: TableColumns, progress: Progress | None = None) -
         DataError: the file cannot be read.
     """
     require_file(path)
+    if columns.delimiter is not None and len(columns.delimiter) != 1:
+        raise ConfigurationError(f"delimiter must be one sign, got {columns.delimiter!r}.")
     message = FileMessage(LABEL_PARTY, path)
     if is_parquet(path, message):
         delimiter, start = "", Position()
@@ -222,9 +224,16 @@ def header_of(
     try:
         header.decode()
     except UnicodeDecodeError as error:
-        raise message.error("the header must be UTF-8 text.") from error
-    if len(set(layout.first)) < len(layout.first) or not all(layout.first):
-        raise message.error("every column must have a name of its own in the header.")
+        raise message.error(
+            "the header must be UTF-8 text, but holds other bytes. Convert the file, for example "
+            "with iconv."
+        ) from error
+    twice = [name for name in dict.fromkeys(layout.first) if layout.first.count(name) > 1]
+    if twice or not all(layout.first):
+        found = f"{listing(twice)} stands there twice" if twice else "one is empty"
+        raise message.error(
+            f"every column must have a name of its own in the header, but {found}. Rename it."
+        )
     start = Position(mark + len(header), 1 + header.count(b"\n"), 0)
     return layout.first, layout.delimiter, start
 
@@ -269,4 +278,5 @@ def _with_kinds(raw: RawTable, names: Sequence[str], progress: Progress | None) 
 def require_file(path: Path) -> None:
     """Refuse a path that leads to no regular file."""
     if not path.is_file():
-        raise DataError(f"{path} must be a file, but there is none. Mend the path.")
+        found = "is a folder" if path.is_dir() else "there is none"
+        raise DataError(f"{path} must be a file, but {found}. Mend the path.")

@@ -65,6 +65,11 @@ class RejectTally:
         """
         self._judge()
         if self.accepted == 0:
+            if self.rows == 0:
+                raise self.message.error(
+                    "must hold rows, but holds none. Look whether the file was cut off; lines must "
+                    "end with a line feed, which old Macintosh text has not."
+                )
             raise self.message.error(
                 f"must hold rows to learn from, but none of {self.rows:,} can be used."
                 f"{self._examples()}"

@@ -20,6 +20,7 @@ from cutlayer.data.preparation.output import (
     part_counts,
     prepared,
     put,
+    require_both_labels,
     shard_name,
     silent,
     source_mark,
@@ -123,11 +124,12 @@ class _Run:
     ) -> None:
         """Learn from the training rows of the whole file."""
         tally = tally_behind(work, [], self.raw.message, self.options.max_rejects)
-        training = 0
+        training = positives = 0
         counted = self.options.vocabulary == "exact"
         for rows, _ in self._typed_blocks("learning", Position(), tally):
             train = self.options.split.parts_of(rows.ids) == "train"
             training += int(train.sum())
+            positives += int(rows.labels.sum())
             statistics.add(rows.numbers[train.to_numpy()])
             counts.add([values.filter(train) for values in rows.categories] if counted else [])
         tally.conclude()
@@ -136,6 +138,7 @@ class _Run:
                 f"must hold rows to learn from, but none of {tally.accepted:,} trains. Bring more "
                 "rows, or give validation and test smaller shares."
             )
+        require_both_labels(self.raw.message, positives, tally.accepted)
 
     def write(self, work: WorkFolder, statistics: NumberStatistics, coding: Coding) -> None:
         """Write all shards that are not there yet, then finish the folder."""
@@ -151,6 +154,8 @@ class _Run:
         if shard_in_work.looked_at:
             shards.append(shard_in_work.keep(work, len(shards)))
         tally.conclude()
+        positives = sum(shard["positives"] for shard in shards)
+        require_both_labels(self.raw.message, positives, tally.accepted)
         self._finish(work, shards, statistics, coding)
 
     def _typed_blocks(
@@ -248,6 +253,7 @@ class _Shard:
         manifest = {
             "rows": self.rows,
             "rejected": self._rejected,
+            "positives": int(whole["label"].sum()),
             "parts": part_counts(whole["part"]),
             "start": asdict(self._start),
             "end": asdict(self._end),

@@ -14,10 +14,15 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, Self
 
-from cutlayer.errors import ConfigurationError
+from polars.exceptions import PolarsError
+
+from cutlayer.durable import storage, sync
+from cutlayer.errors import ConfigurationError, StorageError
 
 SCHEMA_FILE: Final = "schema.json"
 REJECTS_FILE: Final = "rejects.csv"
+
+_DRAFT: Final = ".draft"
 
 Json = dict[str, Any]
 Writer = Callable[[Path], None]
@@ -31,11 +36,20 @@ class WorkFolder:
         plan: everything that the output depends on. A partial folder of another plan is refused.
 
     Raises:
-        ConfigurationError: ``out`` holds something else, the partial folder belongs to another
-            plan, or another process works on it.
+        ConfigurationError: ``out`` names no folder or holds something else, the partial folder
+            belongs to another plan and holds finished work, or another process works on it.
+        StorageError: the folder cannot be written.
     """
 
     def __init__(self, out: Path, plan: Json) -> None:
+        if out.name in ("", ".."):
+            raise ConfigurationError(f"--out must name a folder to be made, got {str(out)!r}.")
+        with storage(out):
+            dangling = out.is_symlink() and not out.exists()
+        if dangling:
+            raise ConfigurationError(
+                f"--out: {out} is a link that leads nowhere. Remove it, or choose another name."
+            )
         self.out = out
         self.plan: Json = json.loads(json.dumps(plan))
         self._partial = out.with_name(out.name + ".partial")
@@ -62,20 +76,37 @@ class WorkFolder:
         )
 
     def __enter__(self) -> Self:
-        self._state.mkdir(parents=True, exist_ok=True)
-        self.staging.mkdir(exist_ok=True)
+        with storage(self.out):
+            self._state.mkdir(parents=True, exist_ok=True)
+            self.staging.mkdir(exist_ok=True)
         self._take_lock()
-        known = self.state("plan")
-        if known is None:
-            self.keep_state("plan", self.plan)
-        elif known != self.plan:
-            differing = [key for key in self.plan if known.get(key) != self.plan[key]]
+        try:
+            self._take_over()
+        except BaseException:
             self._release()
+            raise
+        return self
+
+    def _take_over(self) -> None:
+        """Go on with what is there, if it is of this plan; where nothing was kept, begin anew."""
+        known = self.state("plan")
+        if known == self.plan:
+            return
+        if known is not None and self._kept_work():
+            differing = [key for key in self.plan if known.get(key) != self.plan[key]]
             raise ConfigurationError(
                 f"{self._partial} is the unfinished output of another run: {', '.join(differing)} "
                 "differ. Start again with the same options, choose another --out, or remove it."
             )
-        return self
+        # A run that was refused or killed before it had learnt anything costs nothing to repeat.
+        shutil.rmtree(self.spill, ignore_errors=True)
+        self.keep_state("plan", self.plan)
+
+    def _kept_work(self) -> bool:
+        """Whether a process left a result of its own here, apart from the plan."""
+        own = {"plan.json", "lock"}
+        kept = (path.name for path in self._state.iterdir() if path != self.spill)
+        return any(name not in own and not name.endswith(_DRAFT) for name in kept)
 
     def __exit__(self, *_: object) -> None:
         self._release()
@@ -93,7 +124,15 @@ class WorkFolder:
     def state(self, name: str) -> Json | None:
         """What :meth:`keep_state` kept; ``None`` where it was not reached."""
         path = self._state / f"{name}.json"
-        return json.loads(path.read_bytes()) if path.exists() else None
+        if not path.exists():
+            return None
+        try:
+            kept: Json = json.loads(path.read_bytes())
+        except ValueError as error:
+            raise ConfigurationError(
+                f"{path} is damaged. Remove {self._partial} and start anew."
+            ) from error
+        return kept
 
     def keep_state(self, name: str, value: Json) -> None:
         """Keep a JSON object for the next process."""
@@ -126,8 +165,9 @@ class WorkFolder:
         """Write the schema, and turn the work into the output, at once."""
         whole = {**schema, "plan": self.plan}
         write_whole(self.staging / SCHEMA_FILE, lambda path: _write_json(path, whole))
-        self.staging.replace(self.out)
-        _sync(self.out.parent)
+        with storage(self.out):
+            self.staging.replace(self.out)
+            sync(self.out.parent)
         self.clear()
 
     def schema(self) -> Json:
@@ -158,13 +198,23 @@ class WorkFolder:
 
 
 def write_whole(path: Path, write: Writer) -> None:
-    """Let a file appear once it is complete and on disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".draft")
-    write(draft)
-    _sync(draft)
-    draft.replace(path)
-    _sync(path.parent)
+    """Let a file appear once it is complete and on disk.
+
+    Raises:
+        StorageError: the disk is full or broken, or access is denied.
+    """
+    with storage(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(path.name + _DRAFT)
+        try:
+            write(draft)
+        except PolarsError as error:  # in whose words a full disk is an error of computing
+            raise StorageError(
+                f"Cannot write {path}: {error}. Give it room, then start the same command again."
+            ) from error
+        sync(draft)
+        draft.replace(path)
+        sync(path.parent)
 
 
 def _write_json(path: Path, value: Json) -> None:
@@ -181,12 +231,3 @@ def _digest(path: Path) -> str:
         while piece := file.read(1 << 20):
             digest.update(piece)
     return digest.hexdigest()
-
-
-def _sync(path: Path) -> None:
-    """Wait until the system has it on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

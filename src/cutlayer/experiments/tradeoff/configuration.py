@@ -1,22 +1,34 @@
 """The configuration of a sweep, in TOML: data, model, grid and how to measure."""
 
 import difflib
+import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from cutlayer.data import DATASETS
+from cutlayer.data.preparation.output import source_mark
 from cutlayer.data.prepared import PreparedData
+from cutlayer.durable import PARTIAL, whole_file
 from cutlayer.errors import ConfigurationError, CutlayerError, DataError
 from cutlayer.experiments.tradeoff.grid import Run, protection_of, specs_of
 from cutlayer.experiments.tradeoff.table_keys import TableKeys
+from cutlayer.protections import Protection
 
-CONFIGURATION_FILE = "configuration.json"
+CONFIGURATION_FILE, SOURCES_FILE, LOCK_FILE = "configuration.json", "sources.json", "lock"
+_LONGEST_NAME = 200
 _SOURCES = ("data", "images", "prepared", "label_party and non_label_party")
 _MAY_CHANGE = {"protections", "seeds", "workers", "keep_transcripts", "published"}
+_WORDING = {
+    "tuple_type": "must be a list in brackets",
+    "too_short": "must hold at least one value",
+}
+
+Count = Annotated[int, Field(ge=1, strict=True)]
+Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
 
 
 class TradeoffConfiguration(BaseModel):
@@ -44,28 +56,36 @@ class TradeoffConfiguration(BaseModel):
     """``paper``: the sizes of Li et al.; a CNN for images, else Wide & Deep."""
     cut_width: int = Field(default=32, ge=2)
     """Without meaning for a CNN, whose blocks decide it."""
-    hidden: tuple[int, ...] = (64,)
+    hidden: tuple[Count, ...] = (64,)
     """Hidden layers of each half; of a CNN, after its last block."""
-    channels: int = Field(default=16, ge=1)
-    blocks: tuple[int, int] = (3, 1)
+    channels: Count = 16
+    blocks: tuple[Count, Count] = (3, 1)
     """Convolution blocks of the two halves of a CNN."""
-    epochs: int = Field(default=5, ge=1)
-    batch_size: int = Field(default=512, ge=2)
-    learning_rate: float = Field(default=1e-3, gt=0)
-    weight_decay: float = Field(default=0.0, ge=0)
+    epochs: Count = 5
+    batch_size: int = Field(default=512, ge=2, strict=True)
+    learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
+    weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
-    seeds: tuple[int, ...] = Field(default=(0, 1, 2), min_length=1)
+    seeds: tuple[Seed, ...] = Field(default=(0, 1, 2), min_length=1)
     protections: tuple[str, ...] = Field(min_length=1)
     """Texts such as ``marvell:s=[0.1,1,4]``."""
-    audit_every: int = Field(default=1, ge=1)
+    audit_every: Count = 1
     """Record and attack every so many batches."""
     keep_transcripts: bool = False
     paper_protocol: bool = False
     """Measure and protect as the authors' code does, its flaws included."""
     published: Literal["criteo", "avazu", "isic"] | None = None
     """Which of the paper's data sets this is; its points are then drawn beside ours."""
-    workers: int = Field(default=1, ge=1)
+    workers: Count = 1
     """Processes, each with one thread for computing."""
+
+    @field_validator("rows", mode="before")
+    @classmethod
+    def _no_truth_value(cls, rows: object) -> object:
+        """``true`` would count as one record."""
+        if isinstance(rows, bool):
+            raise ValueError("must be a number")
+        return rows
 
     @property
     def title(self) -> str:
@@ -101,7 +121,7 @@ def read_tradeoff(path: Path, overrides: Mapping[str, str] | None = None) -> Tra
             breaks its rule.
     """
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        settings = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
         raise ConfigurationError(f"There is no configuration {path}.") from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -128,12 +148,33 @@ def checked(settings: Mapping[str, object]) -> TradeoffConfiguration:
     for key in ("seeds", "runs"):
         values = list(getattr(configuration, key))
         if len(set(values)) < len(values):
-            raise ConfigurationError(f"{key}: a value is named twice.")
-    for run in configuration.runs:
-        protection_of(
-            run.spec, epochs=configuration.epochs, paper_protocol=configuration.paper_protocol
-        )
+            raise ConfigurationError(f"{key}: a value is named twice. Name it once.")
+    _check_protections(configuration)
     return configuration
+
+
+def require_same_sweep(configuration: TradeoffConfiguration, folder: Path) -> None:
+    """Refuse a folder that holds anything but this sweep; one that is missing or empty may be used.
+
+    Raises:
+        ConfigurationError: it holds something else, or a sweep with other settings.
+        DataError: what it holds is damaged.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ConfigurationError(f"--out: {folder} is no folder. Choose another name.")
+    if (folder / CONFIGURATION_FILE).exists():
+        kept, asked = read_kept(folder).fixed, configuration.fixed
+        differing = [key for key in asked if kept[key] != asked[key]]
+        if differing:
+            raise ConfigurationError(
+                f"--out: {folder} holds a sweep with other settings: {', '.join(differing)} "
+                f"{'differs' if len(differing) == 1 else 'differ'}. Choose another folder; only "
+                f"{', '.join(sorted(_MAY_CHANGE))} may change."
+            )
+    elif folder.exists() and any(not _is_ours(path) for path in folder.iterdir()):
+        raise ConfigurationError(
+            f"--out: {folder} is not empty and holds no sweep. Choose another folder."
+        )
 
 
 def keep_configuration(configuration: TradeoffConfiguration, folder: Path) -> None:
@@ -142,23 +183,13 @@ def keep_configuration(configuration: TradeoffConfiguration, folder: Path) -> No
     The grid may have grown since, and the number of workers may differ.
 
     Raises:
-        ConfigurationError: the folder holds something else.
+        ConfigurationError: the folder holds something else, or a file of the data was replaced.
+        StorageError: the folder cannot be written.
     """
-    path = folder / CONFIGURATION_FILE
-    if path.exists():
-        if read_kept(folder).fixed != configuration.fixed:
-            raise ConfigurationError(
-                f"--out: {folder} holds a sweep with other settings. Choose another folder; only "
-                f"{', '.join(sorted(_MAY_CHANGE))} may change."
-            )
-    elif folder.exists() and any(folder.iterdir()):
-        raise ConfigurationError(
-            f"--out: {folder} is not empty and holds no sweep. Choose another folder."
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(configuration.model_dump_json(indent=1), encoding="utf-8")
-    partial.replace(path)
+    require_same_sweep(configuration, folder)
+    _keep_sources(configuration, folder)
+    with whole_file(folder / CONFIGURATION_FILE) as partial:
+        partial.write_text(configuration.model_dump_json(indent=1), encoding="utf-8")
 
 
 def read_kept(folder: Path) -> TradeoffConfiguration:
@@ -171,7 +202,61 @@ def read_kept(folder: Path) -> TradeoffConfiguration:
     try:
         return TradeoffConfiguration.model_validate_json(path.read_bytes())
     except (OSError, ValidationError, CutlayerError) as error:
-        raise DataError(f"{path} is missing or damaged ({error}). Start the sweep anew.") from error
+        raise DataError(
+            f"{path} is missing or damaged. Choose another folder, or remove {folder} and start "
+            "the sweep anew."
+        ) from error
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a sweep that was killed before its configuration was written left this."""
+    return path.name in (LOCK_FILE, SOURCES_FILE) or path.name.endswith(PARTIAL)
+
+
+def _keep_sources(configuration: TradeoffConfiguration, folder: Path) -> None:
+    """Mark the files that the data come from; a sweep does not go on with others."""
+    c = configuration
+    tables = [table.file for table in (c.label_party, c.non_label_party) if table is not None]
+    schema = [] if c.prepared is None else [c.prepared / "schema.json"]
+    paths = [*tables, *filter(None, [c.images]), *schema]
+    marks = {str(path): source_mark(path.expanduser()) for path in paths if path.is_file()}
+    kept = folder / SOURCES_FILE
+    if not kept.exists():
+        with whole_file(kept) as partial:
+            partial.write_text(json.dumps(marks, indent=1), encoding="utf-8")
+        return
+    try:
+        known = json.loads(kept.read_bytes())
+        replaced = [path for path, mark in marks.items() if known.get(path, mark) != mark]
+    except (ValueError, AttributeError) as error:
+        raise DataError(
+            f"{kept} is damaged. Choose another folder, or remove {folder} and start anew."
+        ) from error
+    if replaced:
+        raise ConfigurationError(
+            f"--out: {folder} holds a sweep on other data: {', '.join(replaced)} was replaced "
+            "since. Choose another folder, or bring the file back."
+        )
+
+
+def _check_protections(configuration: TradeoffConfiguration) -> None:
+    """Every protection can be made, and no two are the same."""
+    known: list[tuple[Protection, str]] = []
+    for spec in specs_of(configuration.protections):
+        made = protection_of(
+            spec, epochs=configuration.epochs, paper_protocol=configuration.paper_protocol
+        )
+        same = next((text for other, text in known if other == made), None)
+        if same is not None:
+            raise ConfigurationError(
+                f"protections: {same} and {spec} are the same protection. Name it once."
+            )
+        known.append((made, spec))
+    if max(len(run.name.encode()) for run in configuration.runs) > _LONGEST_NAME:
+        raise ConfigurationError(
+            f"protections: a text may have up to {_LONGEST_NAME - 30} bytes, as it names a folder. "
+            "Shorten its numbers."
+        )
 
 
 def _check_source(configuration: TradeoffConfiguration) -> None:
@@ -197,6 +282,8 @@ def _check_source(configuration: TradeoffConfiguration) -> None:
         raise ConfigurationError("non_label_party: only the label party has a label.")
     if c.prepared is not None:
         _check_prepared(c, PreparedData(c.prepared))
+    if c.images is not None and not c.images.is_file():
+        raise ConfigurationError(f"images: {c.images} must be a file, but there is none.")
     if c.images is None and c.image_side is not None:
         raise ConfigurationError("image_side is for images.")
     if c.model == "cnn" and c.images is None and c.prepared is None:
@@ -244,4 +331,5 @@ def _first_problem(error: ValidationError) -> str:
         return f"unknown key {key!r}. Did you mean {' or '.join(near)}?"
     if problem["type"] == "missing":
         return f"the key {key!r} is missing."
-    return f"{key}: {problem['msg']}, got {problem['input']!r}."
+    rule = problem["msg"].replace("Input should be", "must be").removeprefix("Value error, ")
+    return f"{key}: {_WORDING.get(problem['type'], rule)}, got {problem['input']!r}."

@@ -24,7 +24,7 @@ class Run:
     @property
     def name(self) -> str:
         """Name of its folder; stays the same when the grid grows."""
-        spec = re.sub(r"[^\w.]+", "-", self.spec)
+        spec = re.sub(r"[^\w.+]+", "-", self.spec)  # 1e+3 and 1e-3 are two strengths
         return f"{spec}-seed-{self.seed}"
 
 
@@ -43,8 +43,11 @@ def expanded(text: str) -> list[str]:
     ]
     if any(not values for values in lists):
         raise ConfigurationError(f"protection {text!r}: a list of values is empty. Fill it.")
-    pattern = _LIST.sub("={}", text)
-    return [pattern.format(*values) for values in itertools.product(*lists)]
+    begin, *rest = _LIST.split(text)[::2]
+    return [
+        begin + "".join(f"={value}{piece}" for value, piece in zip(values, rest, strict=True))
+        for values in itertools.product(*lists)
+    ]
 
 
 def specs_of(protections: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+from cutlayer.durable import whole_file
 from cutlayer.experiments.tradeoff.claims import claims_of
 from cutlayer.experiments.tradeoff.clear_wide_logit import WARNING
 from cutlayer.experiments.tradeoff.drawing import Drawing
@@ -16,7 +17,7 @@ from cutlayer.experiments.tradeoff.utility_curves import STATISTIC_NAMES, utilit
 from cutlayer.reports.wording import printable
 
 PAGE_FILE, FIGURES = "report.html", "figures"
-SHOWN_ATTACKS = ("norm", "cosine", "tail_energy", "first_component", "majority_count", WORST)
+SHOWN_ATTACKS = (WORST, "norm", "cosine", "tail_energy", "first_component", "majority_count")
 
 PROTOCOL_WARNING = (
     "Measured as the paper's code does: the known positive's row stays in the leak AUC, the "
@@ -45,9 +46,8 @@ def write_report(summary: Summary, folder: Path) -> Path:
     for drawing in drawings:
         drawing.save(folder / FIGURES)
     page = folder / PAGE_FILE
-    partial = page.with_suffix(".partial")
-    partial.write_text(render_page(summary, drawings), encoding="utf-8")
-    partial.replace(page)
+    with whole_file(page) as partial:
+        partial.write_text(render_page(summary, drawings), encoding="utf-8")
     return page
 
 

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cutlayer.audits import GradientHistogram, StepCurve
 from cutlayer.audits.findings import Layer
+from cutlayer.durable import whole_file
 from cutlayer.errors import DataError
 from cutlayer.experiments.tradeoff.grid import Run
 
@@ -77,6 +78,7 @@ class Details(_Record):
 
 
 Kind = TypeVar("Kind", bound=BaseModel)
+Ended = TypeVar("Ended", RunResult, Failure)
 State = Literal["waiting", "running", "done", "failed"]
 
 
@@ -96,28 +98,31 @@ def state_of(folder: Path, run: Run) -> State:
 
 
 def write_record(record: BaseModel, path: Path) -> None:
-    """Write whole or not at all."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(record.model_dump_json(indent=1), encoding="utf-8")
-    partial.replace(path)
+    """Write whole or not at all, durably.
+
+    Raises:
+        StorageError: the disk is full or broken, or access is denied.
+    """
+    with whole_file(path) as partial:
+        partial.write_text(record.model_dump_json(indent=1), encoding="utf-8")
 
 
 def read_result(folder: Path, run: Run) -> RunResult | None:
     """The result of a run; ``None`` where it has none.
 
     Raises:
-        DataError: the file is damaged.
+        DataError: the file is damaged, or another run's.
     """
-    return _read(run_folder(folder, run) / RESULT_FILE, RunResult)
+    return _of(run, _read(run_folder(folder, run) / RESULT_FILE, RunResult), folder)
 
 
 def read_failure(folder: Path, run: Run) -> Failure | None:
     """Why a run failed; ``None`` where it did not.
 
     Raises:
-        DataError: the file is damaged.
+        DataError: the file is damaged, or another run's.
     """
-    return _read(run_folder(folder, run) / FAILURE_FILE, Failure)
+    return _of(run, _read(run_folder(folder, run) / FAILURE_FILE, Failure), folder)
 
 
 def read_details(folder: Path, run: Run) -> Details | None:
@@ -127,6 +132,17 @@ def read_details(folder: Path, run: Run) -> Details | None:
         DataError: the file is damaged.
     """
     return _read(run_folder(folder, run) / DETAILS_FILE, Details)
+
+
+def _of(run: Run, found: Ended | None, folder: Path) -> Ended | None:
+    """What was found, if it is of this run."""
+    if found is not None and (found.spec, found.seed) != (run.spec, run.seed):
+        own = run_folder(folder, run)
+        raise DataError(
+            f"{own} must hold {run.spec} with seed {run.seed}, but holds {found.spec} with seed "
+            f"{found.seed}. Delete {own} and run again."
+        )
+    return found
 
 
 def _read(path: Path, kind: type[Kind]) -> Kind | None:

@@ -4,6 +4,7 @@ import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from cutlayer.durable import whole_file
 from cutlayer.experiments.tradeoff.claims import claims_of
 from cutlayer.experiments.tradeoff.published import published_points
 from cutlayer.experiments.tradeoff.summary import (
@@ -103,10 +104,8 @@ def _cells(estimate: Estimate, floor: float | None) -> list[Cell]:
 
 def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Path:
     """Write one table whole or not at all."""
-    partial = path.with_suffix(".partial")
-    with partial.open("w", newline="", encoding="utf-8") as file:
+    with whole_file(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(header)
         writer.writerows(rows)
-    partial.replace(path)
     return path
