@@ -82,6 +82,13 @@ def test_simulate_audit_and_report(cutlayer, tmp_path):
         (["simulate", "--splits", "7"], ["--splits", "5"]),
         (["audit", "nowhere"], ["nowhere", "run folder or a transcript"]),
         (["report", "nowhere"], ["nowhere", "findings.json"]),
+        (["audit", "nowhere", "--attacks", "magic"], ["magic", "Known", "tail_energy"]),
+        (["audit", "nowhere", "--attacks", ","], ["--attacks"]),
+        (["audit", "nowhere", "--hints", "few"], ["--hints", "0,1,5,20"]),
+        (["audit", "nowhere", "--seeds", "0"], ["--seeds", "at least 1"]),
+        (["audit", "a", "b"], ["one run or transcript"]),
+        (["audit", "nowhere", "--canaries", "1"], ["--canaries", "at least 2"]),
+        (["audit", "nowhere", "--canaries", "10"], ["configurations of both parties"]),
         (["demo", "--colour", "red"], ["--colour"]),
         (["train"], ["train"]),
     ],
@@ -113,3 +120,31 @@ def test_the_installed_command_starts(tmp_path):
     )
     assert done.returncode == 2
     assert "--epochs" in done.stderr
+
+
+def test_a_foreign_transcript_is_audited_by_one_command(cutlayer, tmp_path):
+    from tests.audits.test_foreign_transcript import arrays, save
+
+    save(tmp_path / "sent.npz", arrays())
+    done = cutlayer("audit", "sent.npz", "--attacks", "norm,received_cosine", "--hints", "0,1")
+    assert done.returncode == 0, done.stderr
+    assert "norm" in done.stdout
+    assert (tmp_path / "runs" / "sent-audit" / "report.html").exists()
+    assert cutlayer("report", "runs/sent-audit").returncode == 0
+
+
+@pytest.mark.parametrize("command", ["audit", "report"])
+def test_a_file_that_is_no_run_is_one_message(cutlayer, tmp_path, command):
+    (tmp_path / "notes.txt").write_text("nothing")
+    done = cutlayer(command, "notes.txt")
+    assert done.returncode == 2
+    assert "notes.txt" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_damaged_findings_are_one_message(cutlayer, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "findings.json").write_text('{"rows": [}')
+    done = cutlayer("report", "run")
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1

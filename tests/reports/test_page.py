@@ -262,3 +262,77 @@ def test_the_file_is_written_whole_and_an_old_one_replaced(make_findings, tmp_pa
     write_page(small, path)
     assert path.read_text(encoding="utf-8") == render_page(small)
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+
+
+def with_visits(findings):
+    """Rows of the whole training after 1 and 5 epochs beside those over all 10."""
+    rows = []
+    for row in findings.rows:
+        if row.releases == "all" and row.attack is not None:
+            rows += [
+                row.model_copy(
+                    update={
+                        "releases": "some",
+                        "epochs": epochs,
+                        "leak_auc": 0.5 + (row.leak_auc - 0.5) * share,
+                        "leak_auc_low": 0.5,
+                        "leak_auc_high": row.leak_auc,
+                        "needs": "the labels of 5 records of each class",
+                        "hints": 5,
+                        "true_positive_rate": 0.25,
+                    }
+                )
+                for epochs, share in ((1, 0.2), (5, 0.6))
+            ]
+            row = row.model_copy(update={"epochs": 10, "hints": 5, "needs": rows[-1].needs})
+        rows.append(row)
+    return rows
+
+
+def test_the_leak_is_drawn_against_visits_and_listed_by_attack(make_findings, findings):
+    text = render_page(make_findings(rows=with_visits(findings), **NO_FIGURES))
+    page = Page(text)
+    assert page.open == []
+    # marvell, tail_energy: 1.000 over all, so .5 + .2 x .5 and .5 + .6 x .5 before.
+    assert "0.600 after 1, 0.800 after 5, 1.000 after 10 epochs" in page.text
+    assert "Bound: 0.971 after 1, 0.971 after 5, 0.971 after 10" in page.text
+    assert "tail_energy, 5 known" in page.text
+    assert "the labels of 5 records of each class" in page.text
+
+
+def test_the_worst_attack_on_a_protected_training_comes_first(page_text):
+    table = page_text[page_text.index('id="leak-cut-one"') :]
+    first, second = (
+        table.index('<th scope="row">tail_energy'),
+        table.index('<th scope="row">cosine'),
+    )
+    assert first < second
+
+
+def test_attacks_and_folds_are_explained(make_findings):
+    from cutlayer.audits.findings import AttackNote, KnowledgeBaseline
+
+    note = AttackNote(name="norm", about="Scores by length.", published="Li et al. (2022)")
+    baseline = KnowledgeBaseline(
+        protection="max_norm",
+        strength="-",
+        name="features",
+        target="labels",
+        hints=20,
+        leak_auc=0.61,
+        leak_auc_low=0.6,
+        leak_auc_high=0.62,
+        true_positive_rate=0.05,
+    )
+    made = make_findings(
+        attacks=[note], baselines=[baseline], description="Customers of an insurer.", **NO_FIGURES
+    )
+    text = Page(render_page(made)).text
+    for expected in (
+        "Scores by length.",
+        "Split, fold",
+        "Customers of an insurer.",
+        "its own features and 20 known records of each class",
+        "0.600 to 0.620",
+    ):
+        assert expected in text

@@ -3,9 +3,11 @@ import pytest
 from cutlayer.reports.wording import (
     estimate,
     headlines,
+    interval,
     lead,
     not_measured,
     pairs,
+    paragraph,
     printable,
     verdicts,
 )
@@ -148,3 +150,44 @@ def test_an_estimate_of_one_split_has_no_error():
 
 def test_text_that_steers_a_terminal_or_turns_a_line_is_disarmed():
     assert printable("a\x1b[2J\nb‮c") == "a�[2J b�c"
+
+
+def test_one_paragraph_says_it_all(findings):
+    text = paragraph(findings)
+    assert "5 attacks were run on 232,850 gradient rows" in text  # 5 x 46,570
+    assert (
+        "Under no_noise the worst attack, cosine, tells a positive from a negative in more" in text
+    )
+    assert "Under marvell s=4 the worst attack, tail_energy, " in text
+    assert "a model allows 0.971, which the attack exceeds." in text
+    assert "proven is at most 0.700, and on coins" in text
+    assert "the worst attack reads 0.670." in text
+
+
+def test_a_worst_attack_at_the_first_layer_says_so(make_findings, findings):
+    rows = [
+        row.model_copy(update={"leak_auc": 0.95})
+        if (row.protection, row.layer, row.attack) == ("max_norm", "first", "norm")
+        else row
+        for row in findings.rows
+        if not (row.protection == "max_norm" and row.releases == "all")
+    ]
+    text = verdict(make_findings(rows=rows), "max_norm").text
+    assert "norm at the first layer tells a positive from a negative in 95 of 100" in text
+
+
+def test_what_would_lower_the_worst_attack_is_said_by_its_family(make_findings, findings):
+    rows = [
+        row.model_copy(update={"family": "spectral"}) if row.attack == "tail_energy" else row
+        for row in findings.rows
+    ]
+    text = verdict(make_findings(rows=rows), "marvell s=4").text
+    assert "noise must fill every direction, for both classes alike" in text
+    assert "Only residual (a proven bound) or frozen" in text
+
+
+def test_an_interval_is_two_numbers_or_a_dash(findings):
+    row = findings.rows[-1]
+    assert interval(row) == "–"
+    known = row.model_copy(update={"leak_auc_low": 0.6124, "leak_auc_high": 0.7})
+    assert interval(known) == "0.612 to 0.700"

@@ -110,6 +110,12 @@ def paragraph(findings: Findings) -> str:
                 else f"a model allows {number(bound.leak_auc)}"
                 + (", which the attack exceeds" if summary.beaten else "")
             )
+        coin = summary.worst_canary if worst.target == "labels" else None
+        if coin is not None and coin.standing in ("within", "above"):
+            promise += (
+                f", and on coins, which no feature can tell, the worst attack reads "
+                f"{number(coin.leak_auc)}"
+            )
         sentences.append(f"{sentence}; {promise}.")
     if len(summaries) > _IN_PARAGRAPH:
         sentences.append(f"{len(summaries) - _IN_PARAGRAPH} more protections follow below.")
