@@ -85,7 +85,8 @@ def attack_results(audit: LeakAudit) -> tuple[AttackResult, ...]:
     layers = dict.fromkeys(m.layer for m in audit.measurements)
     results = []
     for layer in layers:
-        for attack in dict.fromkeys(m.attack for m in audit.measurements):
+        # An attack on activations alone is measured at the cut and nowhere else.
+        for attack in dict.fromkeys(m.attack for m in audit.measurements if m.layer == layer):
             one, every = of[attack, layer, "one"], of[attack, layer, "all"]
             floor = floors[attack, layer]
             results.append(
