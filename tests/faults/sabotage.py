@@ -16,6 +16,7 @@ from typing import Any
 
 from cutlayer.parties import CheckpointStore, ReleaseJournal, handshake
 from cutlayer.protocol import codec
+from tests.faults.mutants import MUTANTS
 
 
 @dataclass(frozen=True)
@@ -114,10 +115,16 @@ def call_release(name: str) -> None:
     handshake.version = lambda _: name
 
 
+def carry_bug(name: str) -> None:
+    """Run with one of the deliberate bugs."""
+    MUTANTS[name]()
+
+
 KINDS: dict[str, Callable[..., None]] = {
     "die": die_inside,
     "disk": fail_disk,
     "clock": jump_clock,
     "protocol": speak_version,
     "release": call_release,
+    "bug": carry_bug,
 }

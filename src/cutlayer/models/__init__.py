@@ -5,7 +5,7 @@ from cutlayer.models.coded_wide_deep import CodedWideDeepBottom, CodedWideDeepTo
 from cutlayer.models.frozen_projection import frozen_projection
 from cutlayer.models.mlp import Top, mlp
 from cutlayer.models.row_adam import RowAdam
-from cutlayer.models.row_independence import require_row_independence
+from cutlayer.models.row_independence import require_row_independence, require_uncoupled_top
 from cutlayer.models.wide_deep import WideDeepBottom, WideDeepTop
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "frozen_projection",
     "mlp",
     "require_row_independence",
+    "require_uncoupled_top",
 ]

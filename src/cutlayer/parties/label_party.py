@@ -12,7 +12,7 @@ from cutlayer import check
 from cutlayer.data import BatchSchedule, Encoder
 from cutlayer.data.tensor_records import Records
 from cutlayer.errors import ConfigurationError, DataError
-from cutlayer.models import require_row_independence
+from cutlayer.models import require_uncoupled_top
 from cutlayer.parties.agreement import Agreement, agree_on
 from cutlayer.parties.canaries import plant_canaries
 from cutlayer.parties.compute import Compute, MakeOptimizer
@@ -357,9 +357,11 @@ class LabelParty:
 
     def _top(self, inputs: Inputs, name: str, cut_width: int) -> nn.Module:
         """A top that couples no rows."""
-        own = InputShape((0,)) if name == MESSAGE_TOP else inputs.shape
+        own, values = inputs.shape, inputs.values
+        if name == MESSAGE_TOP:
+            own, values = InputShape((0,)), values.flatten(1)[:, :0]
         top = self._make_top(name, cut_width, own)
-        require_row_independence(top, "label party")
+        require_uncoupled_top(top, cut_width, values, "label party")
         return top.to(self._compute.device)
 
     def _predict(self, head: Head, activation: Tensor, own_features: Tensor) -> Tensor:
