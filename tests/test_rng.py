@@ -21,7 +21,7 @@ def million() -> np.ndarray:
     return SecretNoise().normal(1_000_000).numpy()
 
 
-def test_a_million_draws_are_standard_normal(million):
+def test_n7_a_million_draws_are_standard_normal(million):
     # Fails by chance once in a million runs.
     critical = stats.kstwo.ppf(1 - 1e-6, len(million))
     assert stats.kstest(million, "norm").statistic < critical
@@ -34,6 +34,26 @@ def test_a_million_draws_are_standard_normal(million):
 def test_moments(million, power, mean, variance):
     error = math.sqrt(variance / len(million))
     assert abs(np.mean(million**power) - mean) <= 5 * error
+
+
+def test_n7_two_hundred_bins_hold_their_share(million):
+    borders = stats.norm.ppf(np.linspace(0, 1, 201)[1:-1])
+    counts = np.bincount(np.searchsorted(borders, million), minlength=200)
+    # Fails by chance once in a million runs.
+    assert stats.chisquare(counts).statistic < stats.chi2.ppf(1 - 1e-6, 199)
+
+
+def test_n7_kurtosis_and_deviation(million):
+    # The standard errors are sqrt(24 / n) = .005 and 1 / sqrt(2 n) = .0007.
+    assert abs(stats.kurtosis(million, fisher=False) - 3) < 5 * math.sqrt(24 / len(million))
+    assert abs(million.std() - 1) < 0.005
+
+
+@pytest.mark.slow
+def test_n7_the_largest_of_a_hundred_million_draws():
+    # P(all below 5.3) = (1 - 1.16e-7)^1e8 = 1e-5.
+    source = SecretNoise()
+    assert max(source.normal(4_000_000).abs().max().item() for _ in range(25)) >= 5.3
 
 
 @pytest.mark.parametrize("lag", [1, 2, 16384, 32768, 65536])
@@ -56,7 +76,7 @@ def words(*values: int) -> np.ndarray:
     return np.array(values, dtype=np.uint64)
 
 
-def test_the_smallest_uniform_gives_the_largest_radius():
+def test_n8_the_smallest_uniform_gives_the_largest_radius():
     normals = box_muller(words(0), words(0))
     # u = 2^-53, t = 0: the radius is sqrt(106 ln 2), on the cosine side.
     assert normals[0].item() == pytest.approx(math.sqrt(106 * math.log(2)), rel=1e-15)
@@ -64,7 +84,7 @@ def test_the_smallest_uniform_gives_the_largest_radius():
     assert normals[1].item() == 0.0
 
 
-def test_every_border_word_gives_finite_normals():
+def test_n8_every_border_word_gives_finite_normals():
     borders = words(0, 1, 2**11 - 1, 2**11, 2**63 - 1, 2**63, 2**64 - 2**11, 2**64 - 1)
     radius, angle = (grid.ravel().copy() for grid in np.meshgrid(borders, borders))
     normals = box_muller(radius, angle)

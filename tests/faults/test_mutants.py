@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from tests.faults.parties import DONE, PARTIES, Plan, start
 from tests.faults.mutants import MUTANTS
+from tests.faults.parties import DONE, PARTIES, Plan, start
 
 REASONS = {
     "fresh noise on resend": "computing it again gives another answer, so nothing was sent",

@@ -1,0 +1,254 @@
+"""S1, S2, S4, S5: what a peer can see or time of a label party, beside the protected gradient."""
+
+import json
+import threading
+import time
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from cutlayer.errors import DataError
+from cutlayer.leakage.leak_auc import leak_auc
+from cutlayer.parties import InputShape, LabelParty, NonLabelParty, label_party
+from cutlayer.parties.agreement import agree_on
+from cutlayer.parties.checkpoint import save_half
+from cutlayer.parties.compute import Compute
+from cutlayer.parties.perturbing_heads import head_for
+from cutlayer.protections import Isotropic, Marvell, MaxNorm, NoNoise, Residual
+from cutlayer.protocol import Kind, in_memory_pair
+from cutlayer.protocol.stream import StreamTransport
+from cutlayer.rng import SecretNoise
+from tests.faults.misbehaving_peer import Frame, play, records
+from tests.faults.misbehaving_peer import terms as hostile_terms
+from tests.parties.conftest import adam, make_bottom, make_top, tables, terms
+
+TRUE = records()[0].labels
+LABELS = {
+    "true": TRUE,
+    "inverted": 1 - TRUE,
+    "random": torch.randint(2, (40,), generator=torch.Generator().manual_seed(1)),
+    # Training batches of one class, and a test part that still has both.
+    "training positives": torch.ones(40, dtype=torch.int64),
+    "training negatives": torch.zeros(40, dtype=torch.int64),
+}
+
+
+TERMS = {
+    *("run", "data", "protection", "mode", "epochs", "batch_size", "cut_width", "seed", "folds"),
+    *("test_fold", "validation_share", "test_share", "grouped", "alignment", "order"),
+    *("checkpoint_every", "staleness", "wire"),
+}
+STANDING = {
+    *("role", "records", "nonce", "checkpoints", "released", "order_word", "cutlayer", "clock"),
+}
+
+
+@pytest.fixture
+def frames(monkeypatch):
+    """All messages of both parties in their order."""
+    sent = []
+    send = StreamTransport.send
+
+    def recorded(transport, header, payload, *, deadline):
+        sent.append(Frame.of(header, bytes(payload)))
+        send(transport, header, payload, deadline=deadline)
+
+    monkeypatch.setattr(StreamTransport, "send", recorded)
+    return sent
+
+
+def test_s1_kinds_sizes_and_order_do_not_depend_on_labels(frames, tmp_path):
+    """Through journal and checkpoints."""
+    ids = records()[0].ids
+    held_out = agree_on(ids, hostile_terms()).test
+    seen = {}
+    for name, labels in LABELS.items():
+        frames.clear()
+        own = labels.clone()
+        own[held_out] = TRUE[held_out]  # one class there is refused before the first message
+        played = play(None, tmp_path / name, own)
+        assert played.error is None
+        seen[name] = [(f.kind, f.code, f.step, f.rows, f.width, f.size) for f in frames]
+        # Clocks, nonces and checkpoints of HELLO have texts of one length.
+    assert len(seen["true"]) > 20
+    assert all(one == seen["true"] for one in seen.values())
+
+
+def test_s1_s6_what_cannot_be_scored_is_told_to_the_operator_alone(frames, tmp_path, monkeypatch):
+    """The farewell comes first, since labels decide it."""
+
+    def refused(logit, labels, part):
+        raise DataError(f"label party: the {part} records cannot be scored.")
+
+    monkeypatch.setattr(label_party, "evaluate", refused)
+    played = play(None, tmp_path)
+    assert isinstance(played.error, DataError)
+    assert [frame.kind for frame in frames[-2:]] == [Kind.BYE, Kind.BYE]
+
+
+def test_s4_the_fields_that_a_peer_sees_are_these_and_no_others(frames, tmp_path):
+    """A frozen snapshot: whoever adds a field must come here and say why it tells no label."""
+    play(None, tmp_path)
+    fields, tensors = {}, set()
+    for frame in frames:
+        if frame.code == 0:
+            fields.setdefault(Kind(frame.kind).name, set()).update(json.loads(frame.payload))
+        else:
+            tensors.add(Kind(frame.kind).name)
+    assert tensors == {"IDS", "ACTIVATION", "GRADIENT", "QUERY"}
+    assert fields == {
+        "HELLO": TERMS | STANDING,
+        "SPLIT": {"split", "order_nonce"},
+        "BYE": set(),
+    }
+
+
+def test_s5_the_saved_bottom_half_holds_its_own_layers_and_nothing_else(tmp_path):
+    bottom = make_bottom(InputShape((3,)))
+    save_half(tmp_path, {"bottom": bottom}, None)
+    assert [path.name for path in tmp_path.iterdir()] == ["bottom.safetensors"]
+    with safe_open(tmp_path / "bottom.safetensors", "pt") as file:
+        assert not file.metadata()
+        shapes = {name: tuple(file.get_tensor(name).shape) for name in file.keys()}  # noqa: SIM118
+    assert shapes == {
+        "0.weight": (8, 3),
+        "0.bias": (8,),
+        "2.weight": (4, 8),
+        "2.bias": (4,),
+    }
+
+
+def test_s5_a_non_label_party_keeps_no_tensor_of_the_label_side(tmp_path):
+    """Its run folder: its key, and checkpoints of its bottom."""
+    played = play(None, tmp_path)
+    assert played.error is None
+    files = {p.name for p in (tmp_path / "peer").rglob("*") if p.is_file()}
+    assert files == {
+        "bottom.safetensors",
+        "bottom.optimizer.safetensors",
+        "protection.safetensors",
+        "checkpoint.json",
+    }
+    for path in (tmp_path / "peer").rglob("protection.safetensors"):
+        with safe_open(path, "pt") as file:
+            assert not list(file.keys())
+
+
+STEPS, ROWS, WIDTH = 400, 256, 16
+PROTECTIONS = [NoNoise(), Isotropic(t=1.0), MaxNorm(), Marvell(s=4.0), Residual(sigma=1.0)]
+
+
+def response_times(head, activations, labels_of, skip=False):
+    """Seconds of each answer; all-negative and mixed batches take turns at random."""
+    own = torch.zeros(ROWS, 2)
+    times, mixed = [], []
+    order = torch.randint(2, (2 * STEPS,), generator=torch.Generator().manual_seed(4)).tolist()
+    for step, kind in enumerate(order):
+        labels = labels_of[kind]
+        begin = time.perf_counter()
+        if not (skip and not labels.any()):
+            head.answer(step, activations[step % 8], own, labels, audited=False)
+            head.update(flush=True)
+        times.append(time.perf_counter() - begin)
+        mixed.append(kind)
+    return torch.tensor(times), torch.tensor(mixed)
+
+
+def timing_auc(protection, *, skip=False):
+    """The median of five measurements: one interruption of the machine decides nothing."""
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(0)
+    activations = torch.randn(8, ROWS, WIDTH, generator=generator)
+    labels_of = torch.zeros(ROWS, dtype=torch.int64), torch.arange(ROWS) % 2
+
+    def make(name):
+        return make_top(name, WIDTH, InputShape((0 if name == "message_top" else 2,)))
+
+    aucs = []
+    for _ in range(5):
+        head = head_for(protection, make, adam, SecretNoise(), Compute())
+        aucs.append(leak_auc(*response_times(head, activations, labels_of, skip)))
+    return sorted(aucs)[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protection", PROTECTIONS, ids=lambda p: p.name)
+def test_s2_the_time_of_an_answer_does_not_tell_labels(protection):
+    # The AUC of 2 x 400 equal times has standard error .02, the median of five .011.
+    assert abs(timing_auc(protection) - 0.5) <= 0.06
+
+
+@pytest.mark.slow
+def test_s2_a_skipped_batch_is_seen_by_its_time():
+    """The control."""
+    assert timing_auc(MaxNorm(), skip=True) > 0.95
+
+
+class Telling(NoNoise):
+    """Takes 4 ms longer where the first record is positive."""
+
+    name = "telling"
+
+    def perturb(self, gradient, labels, *, noise):
+        time.sleep(0.004 * float(labels[0]))
+        return super().perturb(gradient, labels, noise=noise)
+
+
+class Timed:
+    """Seconds between an activation and its gradient, as the non-label party sees them."""
+
+    def __init__(self, transport):
+        self.times, self._begin, self._inner = [], 0.0, transport
+        self.traffic, self.close, self.describe = (
+            transport.traffic,
+            transport.close,
+            transport.describe,
+        )
+
+    def send(self, header, payload, *, deadline):
+        self._begin = time.perf_counter()
+        self._inner.send(header, payload, deadline=deadline)
+
+    def receive(self, accept, *, deadline):
+        received = self._inner.receive(accept, deadline=deadline)
+        if received[0].kind is Kind.GRADIENT:
+            self.times.append(time.perf_counter() - self._begin)
+        return received
+
+
+class FirstLabels:
+    def __init__(self):
+        self.labels = []
+
+    def on_release(self, release, labels, clean_gradient):
+        self.labels.append(int(labels[0]))
+
+
+def seen_by_the_peer(cadence):
+    """The AUC with which response times tell the first label of a batch."""
+    label, other = tables()
+    here, there = in_memory_pair()
+    timed, first = Timed(there), FirstLabels()
+    agreed = terms(epochs=30, batch_size=32)
+    party = LabelParty(
+        *(label, agreed, Telling(), make_top, adam),
+        noise=SecretNoise(),
+        cadence=cadence,
+        observers=lambda agreement, canaries: [first],
+    )
+    thread = threading.Thread(
+        target=NonLabelParty(other, agreed, make_bottom, adam).run, args=(timed,)
+    )
+    thread.start()
+    party.run(here)
+    thread.join()
+    return leak_auc(torch.tensor(timed.times), torch.tensor(first.labels))
+
+
+@pytest.mark.slow
+def test_s2_cadence_hides_work_that_depends_on_labels():
+    assert seen_by_the_peer(cadence=0.0) > 0.9
+    # 150 steps, a third of them positive: standard error .05, the median of three .034.
+    with_cadence = sorted(seen_by_the_peer(cadence=0.05) for _ in range(3))[1]
+    assert abs(with_cadence - 0.5) < 0.15
