@@ -5,9 +5,13 @@ Every failure of the disk is one typed error.
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
 
 from cutlayer.errors import StorageError
 
@@ -46,6 +50,28 @@ def whole_file(path: Path) -> Iterator[Path]:
         sync(partial)
         partial.replace(path)
         sync(path.parent)
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write a safetensors file; ``path`` holds either all of them or what it held before.
+
+    Args:
+        path: the file.
+        tensors: any dtypes and devices; kept bit for bit.
+        metadata: short texts beside them.
+
+    Raises:
+        StorageError: the disk is full or broken, or access is denied.
+    """
+    # Clones, since safetensors refuses tensors that share memory, such as tied weights.
+    owned = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    with whole_file(path) as partial:
+        try:
+            save_file(owned, partial, metadata=dict(metadata) if metadata else None)
+        except SafetensorError as error:  # its word for a full disk
+            raise OSError(str(error)) from error
 
 
 def create_private(path: Path, content: bytes) -> bytes:

@@ -4,11 +4,13 @@ import os
 import random
 import shutil
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.faults.parties import CONTEXT, Plan
+from tests.faults.wan import FarLink
 from tests.protocol.networks import make_identities
 
 _FIGURES = pytest.StashKey[list[tuple[str, str, str]]]()
@@ -46,6 +48,20 @@ def identities(tmp_path_factory) -> str:
     made = tmp_path_factory.mktemp("identities")
     make_identities(made)
     return str(made)
+
+
+@pytest.fixture
+def far_link():
+    """Makes links between two simulated machines, and takes them down."""
+    with ExitStack() as links:
+
+        def make(**options: float) -> FarLink:
+            try:
+                return links.enter_context(FarLink(**options))
+            except OSError as error:
+                pytest.skip(f"no network namespaces and TUN devices here: {error}")
+
+        yield make
 
 
 @pytest.fixture

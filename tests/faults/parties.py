@@ -3,7 +3,6 @@
 Processes are forked from a server that has imported torch, so that a start costs milliseconds.
 """
 
-import ctypes
 import json
 import multiprocessing
 import os
@@ -43,13 +42,13 @@ from cutlayer.protocol import (
 from cutlayer.protocol.identity import word_of
 from cutlayer.runs.reconnecting import until_done
 from tests.faults.sabotage import commit
+from tests.faults.wan import enter, namespace_of
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["pytest", "tests.faults.parties", "tests.faults.warm"])
 PARTIES = ("label", "other")
 ROLE = {"label": Role.LABEL, "other": Role.NON_LABEL}
 DONE, JOURNAL = "done.json", "journal"
-_CLONE_NEWNET = 0x40000000
 
 
 @dataclass(frozen=True)
@@ -69,10 +68,13 @@ class Plan:
     transport: str = "plain"
     """``plain``, ``tls`` or ``grpc``; the latter two need ``identities``."""
     identities: str = ""
-    namespaces: bool = False
-    """Whether each party lives in the network namespace of its name, at an end of a far link."""
+    link: str = ""
+    """Name of the far link at whose ends the parties live; see :mod:`tests.faults.wan`."""
     wire: str = "float32"
     cut_width: int = 4
+    dropout: float = 0.2
+    """What torch's own generator decides must come out alike as well; 0 where both parties share
+    the generator of one process."""
     deadlines: dict[str, float] = field(
         default_factory=lambda: {"connect": 20.0, "handshake": 20.0, "step": 20.0}
     )
@@ -117,8 +119,8 @@ def _play(settings: dict, party: str, sabotage: str) -> None:
     plan = Plan(**settings)
     folder = plan.of(party)
     folder.mkdir(parents=True, exist_ok=True)
-    if plan.namespaces:
-        enter_namespace(party)
+    if plan.link:
+        enter(namespace_of(plan.link, party))
     try:
         commit(sabotage)
         weights = _label(plan, folder) if party == "label" else _other(plan, folder)
@@ -130,18 +132,6 @@ def _play(settings: dict, party: str, sabotage: str) -> None:
     except BaseException:
         (folder / "crash.txt").write_text(traceback.format_exc())
         raise
-
-
-def enter_namespace(name: str) -> None:
-    """Move this process into a network namespace of ``ip netns``."""
-    with Path("/run/netns", name_of_namespace(name)).open() as namespace:
-        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
-            raise OSError(ctypes.get_errno(), "setns")
-
-
-def name_of_namespace(party: str) -> str:
-    """The namespace of a party on this machine."""
-    return f"cutlayer-{party}"
 
 
 def records(count: int = 192) -> tuple[TensorRecords, TensorRecords]:
@@ -197,10 +187,9 @@ def label_party(plan: Plan, tell: Tell) -> tuple[LabelParty, ReleaseJournal]:
 def non_label_party(plan: Plan, tell: Tell) -> NonLabelParty:
     """The non-label party of a plan."""
 
-    # A dropout layer: what torch's own generator decides must come out alike as well.
     def make(own: InputShape) -> torch.nn.Module:
         body = mlp([own.width, 8, plan.cut_width], torch.Generator().manual_seed(1))
-        return torch.nn.Sequential(torch.nn.Dropout(0.2), body)
+        return torch.nn.Sequential(torch.nn.Dropout(plan.dropout), body)
 
     return NonLabelParty(
         records(plan.records)[1],

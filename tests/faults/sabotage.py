@@ -94,6 +94,18 @@ def fail_disk(what: str, calls: str) -> None:
         os.fsync = broken
 
 
+def dawdle(step: str, seconds: str) -> None:
+    """As the label party: leave the peer waiting at one step, with nothing on its way."""
+    settle = ReleaseJournal.settle
+
+    def slow(self: ReleaseJournal, now: int, request: bytes, reply: bytes) -> bool:
+        if now == int(step):
+            time.sleep(float(seconds))
+        return settle(self, now, request, reply)
+
+    ReleaseJournal.settle = slow
+
+
 def jump_clock(seconds: str) -> None:
     """Let the time of day jump to and fro between all readings; the monotonic clock goes on."""
     told, true = [0.0], time.time
@@ -123,6 +135,7 @@ def carry_bug(name: str) -> None:
 KINDS: dict[str, Callable[..., None]] = {
     "die": die_inside,
     "disk": fail_disk,
+    "dawdle": dawdle,
     "clock": jump_clock,
     "protocol": speak_version,
     "release": call_release,

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from cutlayer.data import Encoder
-from cutlayer.durable import storage, sync, whole_file
+from cutlayer.durable import storage, sync, whole_file, write_tensors
 from cutlayer.errors import DataError
 
 _PROTECTION_FILE, _MANIFEST = "protection.safetensors", "checkpoint.json"
@@ -26,7 +26,7 @@ def save_half(folder: Path, halves: Mapping[str, nn.Module], encoder: Encoder | 
     Each file is written whole or not at all.
     """
     for name, half in halves.items():
-        _write(folder / f"{name}.safetensors", half.state_dict())
+        write_tensors(folder / f"{name}.safetensors", half.state_dict())
     if encoder is not None:
         with whole_file(folder / _ENCODER_FILE) as partial:
             partial.write_text(encoder.to_json(), encoding="utf-8")
@@ -107,10 +107,12 @@ class CheckpointStore:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
             for name, half in halves.items():
-                _write(partial / f"{name}.safetensors", half.state_dict())
+                write_tensors(partial / f"{name}.safetensors", half.state_dict())
             for name, optimizer in optimizers.items():
-                _write(partial / f"{name}.optimizer.safetensors", _optimizer_tensors(optimizer))
-            _write(partial / _PROTECTION_FILE, protection or {})
+                write_tensors(
+                    partial / f"{name}.optimizer.safetensors", _optimizer_tensors(optimizer)
+                )
+            write_tensors(partial / _PROTECTION_FILE, protection or {})
             with whole_file(partial / _MANIFEST) as manifest:
                 manifest.write_text(json.dumps(_hashes(partial), sort_keys=True), encoding="utf-8")
             shutil.rmtree(self._path(step), ignore_errors=True)
@@ -194,14 +196,6 @@ def _fill_optimizer(
         )
     except (ValueError, KeyError) as error:
         raise DataError(f"{path} belongs to another optimizer ({error}).") from error
-
-
-def _write(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors, whole or not at all."""
-    # Clones, since safetensors refuses tensors that share memory, such as tied weights.
-    plain = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}
-    with whole_file(path) as partial:
-        save_file(plain, partial)
 
 
 def _read(path: Path) -> dict[str, Tensor]:

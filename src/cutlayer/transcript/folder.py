@@ -24,10 +24,10 @@ import torch
 from torch import Tensor
 
 from cutlayer import check
+from cutlayer.durable import PARTIAL
 from cutlayer.errors import DataError
 from cutlayer.transcript.release import Release
 from cutlayer.transcript.tensor_file import (
-    PARTIAL,
     read_tensor_file,
     read_tensor_head,
     same_bits,

@@ -1,6 +1,5 @@
 """A file of named tensors: written whole or not at all, checked when read, never pickled."""
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,13 +7,10 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
+from cutlayer.durable import write_tensors
 from cutlayer.errors import DataError
-
-PARTIAL = ".partial"
-"""Ending of a file that is being written; what an interruption leaves behind is not read."""
 
 _KIND = "cutlayer"
 
@@ -32,14 +28,11 @@ def write_tensor_file(
         kind: what the file is, with a version, as ``release/1``; the reader asks for it.
         tensors: any dtypes and devices; kept bit for bit.
         metadata: short texts beside them.
+
+    Raises:
+        StorageError: the disk is full or broken, or access is denied.
     """
-    partial = path.with_name(path.name + PARTIAL)
-    # Clones, since safetensors refuses tensors that share memory, such as tied weights.
-    owned = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    save_file(owned, partial, metadata={**(metadata or {}), _KIND: kind})
-    with partial.open("rb+") as file:
-        os.fsync(file.fileno())  # else a power cut may keep the new name and lose the bytes
-    partial.replace(path)
+    write_tensors(path, tensors, {**(metadata or {}), _KIND: kind})
 
 
 def read_tensor_file(

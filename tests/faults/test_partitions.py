@@ -1,0 +1,131 @@
+"""The network stands still, in one direction or both: noticed, and gone on from, in bounded time."""
+
+import random
+import time
+from dataclasses import replace
+from itertools import cycle
+
+import pytest
+
+from tests.faults.parties import Plan
+from tests.faults.rounds import Round, prepared
+from tests.faults.test_far_link import far
+from tests.faults.wan import FarLink
+
+NOTICED_SECONDS, RESUMED_SECONDS = 15.0, 6.0
+STEPS = 400
+WAITING = 50
+"""At this step the label party takes its time, with nothing on its way."""
+
+
+def notices(plan: Plan, party: str) -> int:
+    """How often a party said that it has lost its connection."""
+    told = plan.of(party) / "notices.txt"
+    return told.read_text().count("waiting for the peer") if told.exists() else 0
+
+
+def steps(playing: Round) -> int:
+    return playing.answered // 80
+
+
+@pytest.fixture
+def long_run(plan) -> Plan:
+    """Long enough to be interrupted at a chosen step."""
+    return replace(plan, epochs=STEPS // 4, wait=240.0, checkpoint_every=2)
+
+
+def frozen(link: FarLink, plan: Plan, where: str, seconds: float) -> tuple[float | None, float]:
+    """Freeze a run once and let it finish.
+
+    Args:
+        link: between the parties.
+        plan: of the run.
+        where: ``idle`` or ``busy``, and who is not heard: ``label``, ``other`` or ``both``.
+        seconds: how long.
+
+    Returns:
+        Seconds until both had noticed, ``None`` if they did not have to, and from the thaw to the
+        next new step.
+    """
+    state, unheard = where.split()
+    waiting = {"label": f"dawdle:{WAITING}:{seconds + 5}"} if state == "idle" else {}
+    playing = Round(plan, waiting)
+    try:
+        playing.wait_for(lambda: steps(playing) >= WAITING)
+        if state == "idle":
+            time.sleep(0.5)  # until nothing is on its way
+        link.freeze(*({"both": ()}.get(unheard, (unheard,))))
+        began, noticed = time.monotonic(), None
+        if seconds > NOTICED_SECONDS:
+            noticed = playing.wait_for(
+                lambda: notices(plan, "label" if state == "busy" else "other") > 0,
+                NOTICED_SECONDS,
+            )
+        time.sleep(max(0.0, began + seconds - time.monotonic()))
+        before = playing.answered
+        link.thaw()
+        if state == "idle":  # it must first have finished dawdling
+            playing.wait_for(lambda: notices(plan, "label") > 0 or playing.answered > before, 30)
+        resumed = playing.wait_for(lambda: playing.over or playing.answered > before, 60)
+        playing.finish()
+    finally:
+        playing.end()
+    return noticed, resumed
+
+
+def test_a_short_standstill_is_waited_out(long_run, folder, identities, far_link):
+    near = Round(long_run).finish()
+    link = far_link(round_trip=0.01)
+    moved = far(link, long_run, folder / "frozen", identities)
+    frozen(link, moved, "busy both", 2)
+    assert Round(moved).finish() == near
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(4 * 3600)
+@pytest.mark.parametrize("transport", ["tls", "grpc"])
+def test_standstills(long_run, folder, identities, far_link, transport, seed, figure, pytestconfig):
+    near = Round(long_run).finish()
+    link, chance = far_link(round_trip=0.01), random.Random(seed)  # noqa: S311
+    freezes = pytestconfig.getoption("freezes")
+    places = cycle(["busy both", "idle both", "busy label", "busy other", "idle label"])
+    all_noticed, all_resumed = [], []
+    for number, where in zip(range(freezes), places):
+        seconds = 20.0 if freezes < 20 else chance.uniform(1, 120)
+        moved = far(link, long_run, folder / f"frozen-{number}", identities, transport)
+        noticed, resumed = frozen(link, moved, where, seconds)
+        assert Round(moved).finish() == near
+        print(f"{where}, {seconds:.0f} s: noticed {noticed}, resumed {resumed:.1f} s")
+        all_noticed += [noticed] if noticed is not None else []
+        all_resumed.append(resumed)
+    figure(
+        f"{freezes} standstills over {transport}",
+        f"noticed within {max(all_noticed):.1f} s, resumed within {max(all_resumed):.1f} s, "
+        "bit-identical",
+        "15 s, 6 s",
+    )
+    assert max(all_resumed) <= RESUMED_SECONDS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("transport", ["tls", "grpc"])
+def test_a_peer_that_lost_power_comes_back(
+    long_run, folder, identities, far_link, transport, figure
+):
+    near = Round(long_run).finish()
+    link = far_link(round_trip=0.01)
+    moved = far(link, long_run, folder / "power", identities, transport)
+    playing = Round(moved)
+    try:
+        playing.wait_for(lambda: steps(playing) >= WAITING)
+        link.cut()  # so that nobody hears the connection end
+        playing.kill("other")
+        link.restore()
+        before = playing.answered
+        playing.start("other")
+        back = playing.wait_for(lambda: playing.answered > before, 60)
+        assert playing.finish() == near
+    finally:
+        playing.end()
+    figure(f"peer lost power, {transport}", f"back in {back:.1f} s", "15 s")
+    assert back <= NOTICED_SECONDS
