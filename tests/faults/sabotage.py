@@ -95,11 +95,12 @@ def fail_disk(what: str, calls: str) -> None:
 
 
 def dawdle(step: str, seconds: str) -> None:
-    """As the label party: leave the peer waiting at one step, with nothing on its way."""
-    settle = ReleaseJournal.settle
+    """As the label party: leave the peer waiting at one step, once, with nothing on its way."""
+    settle, left = ReleaseJournal.settle, [int(step)]
 
     def slow(self: ReleaseJournal, now: int, request: bytes, reply: bytes) -> bool:
-        if now == int(step):
+        if now in left:
+            left.clear()
             time.sleep(float(seconds))
         return settle(self, now, request, reply)
 

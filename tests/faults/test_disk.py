@@ -73,8 +73,8 @@ def test_a_run_goes_on_when_a_full_disk_has_room_again(plan, folder, small_disk,
     error = full.of(party) / "error.txt"
     said = error.read_text()
     assert re.fullmatch(
-        r"StorageError: Cannot write \S+: .*No space left on device.*\. Nothing that depends on it has "
-        r"left this machine\. Give it room or access, then start the same command again\.\n",
+        r"StorageError: Cannot write \S+: .*No space left on device.*\. Nothing that depends on it "
+        r"has left this machine\. Give it room or access, then start the same command again\.\n",
         said,
     )
     (peer,) = set(PARTIES) - {party}
