@@ -31,7 +31,8 @@ def steps(playing: Round) -> int:
 @pytest.fixture
 def long_run(plan) -> Plan:
     """Long enough to be interrupted at a chosen step."""
-    return replace(plan, epochs=STEPS // 4, wait=240.0, checkpoint_every=2)
+    deadlines = {**plan.deadlines, "step": 120.0}
+    return replace(plan, epochs=STEPS // 4, wait=240.0, checkpoint_every=2, deadlines=deadlines)
 
 
 def frozen(link: FarLink, plan: Plan, where: str, seconds: float) -> tuple[float | None, float]:
@@ -48,7 +49,7 @@ def frozen(link: FarLink, plan: Plan, where: str, seconds: float) -> tuple[float
         next new step.
     """
     state, unheard = where.split()
-    waiting = {"label": f"dawdle:{WAITING}:{seconds + 5}"} if state == "idle" else {}
+    waiting = {"label": f"dawdle:{WAITING}:{seconds}"} if state == "idle" else {}
     playing = Round(plan, waiting)
     try:
         playing.wait_for(lambda: steps(playing) >= WAITING)
@@ -64,8 +65,6 @@ def frozen(link: FarLink, plan: Plan, where: str, seconds: float) -> tuple[float
         time.sleep(max(0.0, began + seconds - time.monotonic()))
         before = playing.answered
         link.thaw()
-        if state == "idle":  # it must first have finished dawdling
-            playing.wait_for(lambda: notices(plan, "label") > 0 or playing.answered > before, 30)
         resumed = playing.wait_for(lambda: playing.over or playing.answered > before, 60)
         playing.finish()
     finally:
