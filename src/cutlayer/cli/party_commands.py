@@ -1,6 +1,5 @@
 """The commands of a party that trains with its own file: train, predict."""
 
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from cutlayer.errors import ConfigurationError
 from cutlayer.operation.monitor import Monitor
 from cutlayer.operation.status import RunStatus
 from cutlayer.protocol import Address, Role, Transport
+from cutlayer.protocol.interruption import interruptible
 from cutlayer.reports import print_table, write_page
 from cutlayer.runs.configuration import (
     LabelConfiguration,
@@ -197,9 +197,9 @@ def _read(
 @contextmanager
 def _stopping(configuration: PartyConfiguration) -> Iterator[None]:
     """Turn Ctrl-C and SIGTERM into a word about what was kept, and an exit status."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        yield
+        with interruptible():
+            yield
     except KeyboardInterrupt:
         Console(stderr=True).print(
             f"Stopped. The run is kept in {configuration.run_folder}; the same command at both "
@@ -207,8 +207,6 @@ def _stopping(configuration: PartyConfiguration) -> Iterator[None]:
             soft_wrap=True,
         )
         raise typer.Exit(_INTERRUPTED) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

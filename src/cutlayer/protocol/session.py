@@ -31,6 +31,7 @@ from torch import Tensor
 from cutlayer import check
 from cutlayer.errors import ConnectionLostError, PeerEndedError, ProtocolError
 from cutlayer.protocol import codec
+from cutlayer.protocol.interruption import whole
 from cutlayer.protocol.messages import ErrorCode, JsonScalar, Kind, Message, Role
 from cutlayer.protocol.transport import Deadlines, Transport
 
@@ -209,11 +210,12 @@ class Session:
             )
         header, payload = codec.encode(message, self._run)
         deadline = self._deadline()
-        # Failed until the message is out: an ERROR after half a message would be read as its rest.
-        self.state = State.FAILED
-        with self._named():
-            self._transport.send(header, payload, deadline=deadline)
-        self._move(message.kind, following)
+        with whole():
+            # Failed until the message is out: an ERROR after half of it would be read as its rest.
+            self.state = State.FAILED
+            with self._named():
+                self._transport.send(header, payload, deadline=deadline)
+            self._move(message.kind, following)
 
     def _receive(self, kind: Kind, step: int, shape: Shape | None) -> Message:
         """Wait for exactly this message, and move the machine on."""
