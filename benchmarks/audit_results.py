@@ -1,23 +1,24 @@
 """Every attack on every protection, on two real data sets: the tables of docs/audit_results.md.
 
-    python benchmarks/audit_results.py ../shared/data [--data caravan] [--out runs/audit-results]
+    python benchmarks/audit_results.py ../shared/data [--data caravan] [--models] [--out FOLDER]
 
 For each data set and protection a training of 20 epochs on the true labels, and for those with a
 proven bound one more with canaries, attacked at the cut by everybody who knows nothing, 5 records
-of each class, or half of the labels. One core: about half a minute each on caravan, some minutes on
-credit. A training that is
+of each class, or half of the labels. `--models` adds the attacks that train a model for each
+release. One core: about half a minute each on caravan, some minutes on credit. A training that is
 already in the folder is not done again. Prints Markdown.
 """
 
 import argparse
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from cutlayer.audits.findings import FindingRow, Findings, read_findings, write_findings
-from cutlayer.audits.scope import FULL_SCOPE, AuditScope
+from cutlayer.audits.scope import AuditScope
 from cutlayer.runs.canary_run import findings_of_canary_run
 
 EPOCHS, BATCH, CUT = 20, 512, 32
@@ -27,7 +28,6 @@ SCOPE = AuditScope(
     after=(1, 5),
     few_records=True,
     histories=True,
-    expensive=FULL_SCOPE.expensive,
 )
 PROTECTIONS = (
     "no_noise",
@@ -72,7 +72,9 @@ def configurations(data: str, protection: str, root: Path, folder: Path) -> tupl
     return paths
 
 
-def trained(data: str, protection: str, canaries: int, root: Path, out: Path) -> Findings:
+def trained(
+    data: str, protection: str, canaries: int, root: Path, out: Path, scope: AuditScope
+) -> Findings:
     """The findings of one training, done now or before."""
     name = f"{data}-{protection.replace(':', '-')}-{'coins' if canaries else 'labels'}"
     folder = out / name
@@ -83,7 +85,7 @@ def trained(data: str, protection: str, canaries: int, root: Path, out: Path) ->
             canaries=canaries,
             folder=folder,
             attacks=None,
-            scope=SCOPE,
+            scope=scope,
             on_progress=lambda done, total: None,  # noqa: ARG005
             first_layer=False,
         )
@@ -170,13 +172,16 @@ def main() -> None:
     parser.add_argument("root", type=Path)
     parser.add_argument("--data", choices=[*FILES], action="append")
     parser.add_argument("--out", type=Path, default=Path("runs/audit-results"))
+    parser.add_argument("--models", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    root = options.root.resolve()
+    root, scope = options.root.resolve(), replace(SCOPE, expensive=options.models)
     for data in options.data or FILES:
         count, out = CANARIES[data], options.out
-        labels = {p: trained(data, p, 0, root, out) for p in PROTECTIONS}
-        coins = {p: trained(data, p, count, root, out) for p in PROTECTIONS if "residual" in p}
+        labels = {p: trained(data, p, 0, root, out, scope) for p in PROTECTIONS}
+        coins = {
+            p: trained(data, p, count, root, out, scope) for p in PROTECTIONS if "residual" in p
+        }
         records = labels["no_noise"].train_records
         print(f"## {data}: {records:,} training records\n")
         for releases, title in (("one", "One release"), ("all", f"{EPOCHS} epochs")):

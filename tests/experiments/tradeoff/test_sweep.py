@@ -36,13 +36,13 @@ def write(folder, protections, seeds="0"):
     return path
 
 
-def start(config, *options):
+def start(config, *options, said=subprocess.PIPE):
     """The command in a process of its own, as its own group."""
     command = [sys.executable, "-m", "cutlayer", "tradeoff", str(config), *options]
     return subprocess.Popen(
         command,
         cwd=config.parent,
-        stdout=subprocess.PIPE,
+        stdout=said,
         stderr=subprocess.STDOUT,
         text=True,
         env={**os.environ, "COLUMNS": "200"},
@@ -92,6 +92,41 @@ def test_a_killed_sweep_loses_what_was_in_flight_and_no_more(tmp_path):
     left = [path.name for path in folder.glob("runs/*/*")]
     assert set(left) == {"result.json", "details.json"}  # transcripts hold labels: deleted
     assert (folder / "report.html").exists()
+
+
+@pytest.mark.slow
+def test_a_sweep_whose_processes_are_all_killed_again_and_again_ends_the_same(tmp_path):
+    protections = ["no_noise", "isotropic:t=[1,4]", "max_norm", "marvell:s=4", "residual:sigma=2"]
+    config = write(tmp_path, protections)
+    undisturbed = start(config, "--workers", "2", "--out", "undisturbed")
+    said, _ = undisturbed.communicate(timeout=600)
+    assert undisturbed.returncode == 0, said
+    folder, kept, kills = tmp_path / "killed", {}, 0
+    # Right at the start, within a run, and as soon as one more run has ended.
+    for begun, ended in ((0, 0), (1, 0), (0, 1), (3, 0), (0, 3), (0, 4)):
+        sweep = start(config, "--workers", "2", "--out", "killed", said=subprocess.DEVNULL)
+        deadline = time.monotonic() + 300
+        while not folder.exists() or (
+            len(list(folder.glob("runs/*"))) < begun or len(finished(folder)) < ended
+        ):
+            assert time.monotonic() < deadline
+            assert sweep.poll() is None
+            time.sleep(0.005)
+        os.killpg(sweep.pid, signal.SIGKILL)
+        sweep.wait()
+        kills += 1
+        now = finished(folder)
+        assert {name: now.get(name) for name in kept} == kept  # what had ended stays
+        kept = now
+    last = start(config, "--workers", "2", "--out", "killed")
+    said, _ = last.communicate(timeout=600)
+    assert last.returncode == 0, said
+    assert kills == 6
+    for table in ("summary.csv", "claims.csv", "runs.csv"):
+        found = (folder / table).read_bytes()
+        assert found == (tmp_path / "undisturbed" / table).read_bytes(), table
+    assert len(finished(folder)) == 6
+    assert not list(folder.rglob("*.partial"))
 
 
 def test_a_second_process_is_kept_out_and_touches_nothing(tmp_path):
