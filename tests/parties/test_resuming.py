@@ -227,6 +227,20 @@ def test_batches_are_drawn_by_both_parties_and_by_neither_alone(folders):
     assert top.agreement.order_seed > 1 << 128
 
 
+@pytest.mark.parametrize("changed", ["label", "other"])
+def test_nobody_can_hear_the_others_half_and_come_back_with_a_better_one(
+    folders, tmp_path, changed
+):
+    run = folders()
+    label, other = run.parties(NoNoise())
+    meet(label, other, cut_after=2)  # both have heard of the halves, nothing was released
+    assert not (tmp_path / "run/label/journal").exists()
+    (tmp_path / "run" / changed / "run.key").unlink()
+    errors = meet(*run.parties(NoNoise()))
+    told = [e for e in errors if isinstance(e, TermsMismatchError)]
+    assert "another half of the batch order" in str(told[0]), errors
+
+
 def test_a_label_party_cannot_choose_its_nonce_afterwards(folders, monkeypatch):
     run = folders()
     label, other = run.parties(NoNoise())

@@ -45,6 +45,8 @@ class Standing:
     order_nonce: bytes | None = None
     """Its half of the batch order, 32 bytes, the same at every start of the run; ``None`` where
     the order comes from the seed alone."""
+    pin_order: Callable[[str], str] | None = None
+    """Puts what the peer says of its half on record, the first time only; returns the record."""
     max_ids: int = MAX_IDS
     """The largest number of records that the peer may announce."""
 
@@ -105,6 +107,13 @@ def shake_hands(
             f"{session.role.value}: the {session.role.peer.value} announces {theirs.records:,} "
             f"records, more than the {own.max_ids:,} that this party allows. Raise "
             "max_ids if that many are expected."
+        )
+    if own.pin_order is not None and own.pin_order(theirs.order) != theirs.order:
+        session.abort(ErrorCode.TERMS)
+        raise TermsMismatchError(
+            f"{session.role.value}: the {session.role.peer.value} brings another half of the "
+            "batch order than when this run began: it lost its run.key, or wants to choose who "
+            "meets whom. Put its run folder back, or begin a run of another name at both parties."
         )
     _compare_machines(session.role, greeting, theirs, tell)
     ordered = (greeting, theirs) if session.role is Role.LABEL else (theirs, greeting)

@@ -218,6 +218,7 @@ class LabelParty:
                 checkpoints=self._persistence.checkpoints.steps,
                 released=self._journalled,
                 order_nonce=self._persistence.key.order_nonce,
+                pin_order=self._persistence.pin_order,
             )
         opening = shake_hands(session, self._terms, self._records, standing, self._tell_operator)
         self._on_event(Event(EventKind.HANDSHAKE, step=opening.step, released=self._journalled))

@@ -191,6 +191,7 @@ class NonLabelParty:
                 standing,
                 checkpoints=self._persistence.checkpoints.steps,
                 order_nonce=self._persistence.key.order_nonce,
+                pin_order=self._persistence.pin_order,
             )
         opening = shake_hands(session, self._terms, self._records, standing, self._tell_operator)
         self._on_event(Event(EventKind.HANDSHAKE, step=opening.step))

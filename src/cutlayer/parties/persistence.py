@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from cutlayer.durable import create_private
 from cutlayer.parties.checkpoint import CheckpointStore
 from cutlayer.parties.release_journal import ReleaseJournal
 from cutlayer.parties.run_key import RunKey
 
 KEY_FILE, JOURNAL_FILE, CHECKPOINTS_FOLDER = "run.key", "journal", "checkpoints"
+_PEER_ORDER_FILE = "peer.order"
 
 
 @dataclass(frozen=True)
@@ -18,9 +20,11 @@ class Persistence:
 
         folder/run.key        the run's secret: noise, batch order, dropout
                journal        at the label party: what was answered
+               peer.order     the peer's half of the batch order, or its hash, as first heard
                checkpoints/   the newest three states
     """
 
+    folder: Path
     key: RunKey
     checkpoints: CheckpointStore
     journal: ReleaseJournal | None = None
@@ -41,7 +45,23 @@ class Persistence:
         """
         key = RunKey.kept_at(folder / KEY_FILE)
         journal = None if protection is None else ReleaseJournal(folder / JOURNAL_FILE, protection)
-        return cls(key, CheckpointStore(folder / CHECKPOINTS_FOLDER), journal)
+        return cls(folder, key, CheckpointStore(folder / CHECKPOINTS_FOLDER), journal)
+
+    def pin_order(self, word: str) -> str:
+        """Put what the peer says of its half of the batch order on record, the first time only.
+
+        So neither party can hear the other's half, hang up, and come back with another of its own.
+
+        Args:
+            word: as the peer's HELLO has it.
+
+        Returns:
+            What is on record.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        return create_private(self.folder / _PEER_ORDER_FILE, word.encode()).decode("utf-8")
 
     def close(self) -> None:
         """Let go of the run's folder."""
