@@ -34,6 +34,7 @@ class Round:
 
     def __init__(self, plan: Plan, sabotage: Mapping[str, str] | None = None) -> None:
         self.plan = plan
+        self._header: int | None = None
         self.processes: dict[str, BaseProcess] = {}
         for party in PARTIES:
             self.start(party, (sabotage or {}).get(party, ""))
@@ -46,6 +47,18 @@ class Round:
         """Bytes of the journal: they grow with each step that is answered for the first time."""
         journal = self.plan.of("label") / JOURNAL
         return journal.stat().st_size if journal.exists() else 0
+
+    @property
+    def steps(self) -> int:
+        """Steps that were answered so far."""
+        return max(0, self.answered - self._header_bytes()) // 80
+
+    def _header_bytes(self) -> int:
+        """Length of the journal's first line."""
+        if self._header is None and self.answered:
+            with (self.plan.of("label") / JOURNAL).open("rb") as journal:
+                self._header = len(journal.readline())
+        return self._header or 0
 
     def is_done(self, party: str) -> bool:
         return (self.plan.of(party) / DONE).exists()

@@ -24,10 +24,6 @@ def notices(plan: Plan, party: str) -> int:
     return told.read_text().count("waiting for the peer") if told.exists() else 0
 
 
-def steps(playing: Round) -> int:
-    return playing.answered // 80
-
-
 @pytest.fixture
 def long_run(plan) -> Plan:
     """Long enough to be interrupted at a chosen step."""
@@ -52,7 +48,7 @@ def frozen(link: FarLink, plan: Plan, where: str, seconds: float) -> tuple[float
     waiting = {"label": f"dawdle:{WAITING}:{seconds}"} if state == "idle" else {}
     playing = Round(plan, waiting)
     try:
-        playing.wait_for(lambda: steps(playing) >= WAITING)
+        playing.wait_for(lambda: playing.steps >= WAITING)
         if state == "idle":
             time.sleep(0.5)  # until nothing is on its way
         link.freeze(*({"both": ()}.get(unheard, (unheard,))))
@@ -116,7 +112,7 @@ def test_a_peer_that_lost_power_comes_back(
     moved = far(link, long_run, folder / "power", identities, transport)
     playing = Round(moved)
     try:
-        playing.wait_for(lambda: steps(playing) >= WAITING)
+        playing.wait_for(lambda: playing.steps >= WAITING)
         link.cut()  # so that nobody hears the connection end
         playing.kill("other")
         link.restore()

@@ -1,0 +1,81 @@
+"""Many small steps: memory, descriptors and threads stay as they are, the journal grows by 80 B."""
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.faults.parties import PARTIES
+from tests.faults.rounds import Round
+
+MIB_AN_HOUR = 1.0
+_WARM_SECONDS = 20.0
+
+
+def resident_mib(process: int) -> float:
+    """Memory of a process."""
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+def held(process: int) -> tuple[int, int]:
+    """Descriptors and threads of a process."""
+    counts = (len(list(Path(f"/proc/{process}/{kind}").iterdir())) for kind in ("fd", "task"))
+    return tuple(counts)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(4 * 3600)
+@pytest.mark.parametrize("transport", ["tls", "grpc"])
+def test_soak(plan, identities, transport, figure, pytestconfig):
+    seconds = pytestconfig.getoption("soak_seconds")
+    plan = replace(
+        plan,
+        transport=transport,
+        identities=identities,
+        records=400_000 // 12,
+        batch_size=4,
+        epochs=1000,
+        checkpoint_every=1000,
+        protection="max_norm",
+    )
+    playing = Round(plan)
+    times, memory = [], {party: [] for party in PARTIES}
+    try:
+        playing.wait_for(lambda: playing.steps > 100)
+        time.sleep(min(_WARM_SECONDS, seconds / 4))
+        processes = {party: playing.processes[party].pid for party in PARTIES}
+        before = {party: held(process) for party, process in processes.items()}
+        began, first, size = time.monotonic(), playing.steps, playing.answered
+        while time.monotonic() < began + seconds:
+            times.append((time.monotonic() - began) / 3600)
+            for party, process in processes.items():
+                memory[party].append(resident_mib(process))
+            time.sleep(0.5)
+            assert all(process.is_alive() for process in playing.processes.values())
+        done = playing.steps - first
+        assert {party: held(process) for party, process in processes.items()} == before
+        assert playing.answered - size == pytest.approx(80 * done, abs=80)
+    finally:
+        playing.end()
+    for party in PARTIES:
+        slope, error = slope_of(np.array(times), np.array(memory[party]))
+        figure(
+            f"soak {transport}, party {party!r}",
+            f"{done:,} steps in {seconds:.0f} s, RSS {memory[party][0]:.1f} to "
+            f"{memory[party][-1]:.1f} MiB, slope {slope:+.2f} +- {error:.2f} MiB/h, "
+            f"descriptors and threads {before[party]} constant",
+            f"< {MIB_AN_HOUR} MiB/h",
+        )
+        assert slope - 5 * error < MIB_AN_HOUR
+
+
+def slope_of(hours: np.ndarray, mib: np.ndarray) -> tuple[float, float]:
+    """Least-squares slope of memory over time and its standard error, MiB/h."""
+    centred = hours - hours.mean()
+    slope = float(centred @ mib / (centred @ centred))
+    rest = mib - mib.mean() - slope * centred
+    return slope, float(np.sqrt(rest @ rest / (len(hours) - 2) / (centred @ centred)))
