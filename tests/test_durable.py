@@ -1,0 +1,56 @@
+import resource
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from cutlayer.durable import PARTIAL, create_private, whole_file, write_tensors
+from cutlayer.errors import StorageError
+
+
+@pytest.fixture
+def largest_file():
+    """Sets how large a file may grow, as a full disk would; lifted at the end."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_tensors_that_share_memory_are_kept_bit_for_bit(tmp_path):
+    numbers = torch.tensor([1.0, -0.0, float("nan"), 5e-324], dtype=torch.float64)
+    write_tensors(tmp_path / "kept", {"a": numbers, "b": numbers[1:]})
+    kept = load_file(tmp_path / "kept")
+    assert kept["a"].numpy().tobytes() == numbers.numpy().tobytes()
+    assert kept["b"].numpy().tobytes() == numbers.numpy().tobytes()[8:]
+
+
+def test_a_disk_without_room_for_tensors_is_one_typed_error_and_leaves_the_old_ones(
+    tmp_path, largest_file
+):
+    path = tmp_path / "kept"
+    write_tensors(path, {"a": torch.zeros(4)})
+    before = path.read_bytes()
+    largest_file(1024)
+    with pytest.raises(StorageError, match=r"Cannot write .*kept: .*File too large"):
+        write_tensors(path, {"a": torch.zeros(4096)})
+    assert path.read_bytes() == before
+
+
+def test_a_file_appears_only_when_it_is_whole(tmp_path):
+    path = tmp_path / "folder" / "file"
+    with pytest.raises(KeyError), whole_file(path) as partial:
+        partial.write_text("half")
+        raise KeyError
+    assert not path.exists()
+    with whole_file(path) as partial:
+        partial.write_text("whole")
+    assert path.read_text() == "whole"
+    assert not path.with_name(path.name + PARTIAL).exists()
+
+
+def test_a_secret_is_its_owners_and_the_first_writer_wins(tmp_path):
+    path = tmp_path / "secret"
+    assert create_private(path, b"first") == b"first"
+    assert create_private(path, b"second") == b"first"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [entry.name for entry in tmp_path.iterdir()] == ["secret"]
