@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENVIRONMENT := .venv/.ready
 
-.PHONY: demo test test-slow test-faults lint format benchmarks clean
+.PHONY: demo test test-slow test-faults soak lint format benchmarks clean
 
 demo: $(ENVIRONMENT)  ## two processes train on bundled real data; table, findings.json, page
 	$(BIN)/cutlayer demo
@@ -16,6 +16,9 @@ test-slow: $(ENVIRONMENT)  ## what takes longer
 
 test-faults: $(ENVIRONMENT)  ## a thousand kills and the rest of tests/faults; FAULTS="--kills 200 --freezes 100"
 	$(BIN)/pytest tests/faults $(FAULTS)
+
+soak: $(ENVIRONMENT)  ## small steps over each transport for SECONDS, about a million in two hours
+	$(BIN)/pytest tests/faults/test_soak.py --soak-seconds $(or $(SECONDS),7200)
 
 lint: $(ENVIRONMENT)
 	$(BIN)/ruff check

@@ -38,9 +38,14 @@ def test_a_disk_without_room_for_tensors_is_one_typed_error_and_leaves_the_old_o
 
 def test_a_file_appears_only_when_it_is_whole(tmp_path):
     path = tmp_path / "folder" / "file"
-    with pytest.raises(KeyError), whole_file(path) as partial:
-        partial.write_text("half")
-        raise KeyError
+
+    def write_half():
+        with whole_file(path) as partial:
+            partial.write_text("half")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        write_half()
     assert not path.exists()
     with whole_file(path) as partial:
         partial.write_text("whole")
