@@ -1,5 +1,6 @@
 """Playing a plan to its end while its parties are killed, and what must be true afterwards."""
 
+import os
 import random
 import shutil
 import time
@@ -104,6 +105,12 @@ class Round:
         for process in self.processes.values():
             process.kill()
             process.join()
+
+
+def resident_mib(process: int) -> float:
+    """Memory of a process."""
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
 def prepared(plan: Plan, folder: Path) -> Plan:

@@ -8,7 +8,7 @@ from itertools import cycle
 import pytest
 
 from tests.faults.parties import Plan, outcome
-from tests.faults.rounds import Round
+from tests.faults.rounds import Round, resident_mib
 from tests.faults.test_far_link import far
 from tests.faults.wan import FarLink
 
@@ -124,3 +124,42 @@ def test_a_peer_that_lost_power_comes_back(
         playing.end()
     figure(f"peer lost power, {transport}", f"back in {back:.1f} s", "15 s")
     assert back <= NOTICED_SECONDS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("transport", ["tls", "grpc"])
+def test_a_drip_ends_at_the_deadline_and_fills_no_memory(
+    plan, folder, identities, far_link, transport, figure
+):
+    """1 KiB a second, where a message has 512 KiB."""
+    deadlines = {**plan.deadlines, "step": 8.0}
+    plan = replace(
+        plan, records=4096, batch_size=1024, cut_width=128, epochs=40, deadlines=deadlines, wait=240
+    )
+    near = Round(plan).finish()
+    link = far_link(round_trip=0.01)
+    moved = far(link, plan, folder / "drip", identities, transport)
+    playing = Round(moved)
+    try:
+        playing.wait_for(lambda: playing.steps >= 20)
+        pids = {party: process.pid for party, process in playing.processes.items()}
+        before = {party: resident_mib(pid) for party, pid in pids.items()}
+        link.change_rate(8 * 1024)
+        began, most = time.monotonic(), dict(before)
+        while not (notices(moved, "label") and notices(moved, "other")):
+            assert time.monotonic() < began + 60
+            for party, pid in pids.items():
+                most[party] = max(most[party], resident_mib(pid))
+            time.sleep(0.05)
+        noticed = time.monotonic() - began
+        grown = max(most[party] - before[party] for party in pids)
+        link.change_rate(500e6)
+        assert playing.finish() == near
+    finally:
+        playing.end()
+    figure(
+        f"1 KiB/s drip, {transport}",
+        f"ended after {noticed:.1f} s with a deadline of 8 s, RSS +{grown:.1f} MiB, bit-identical",
+        "RSS +32 MiB",
+    )
+    assert grown < 32

@@ -1,6 +1,5 @@
 """Many small steps: memory, descriptors and threads stay as they are, the journal grows by 80 B."""
 
-import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -9,16 +8,10 @@ import numpy as np
 import pytest
 
 from tests.faults.parties import PARTIES
-from tests.faults.rounds import Round
+from tests.faults.rounds import Round, resident_mib
 
 MIB_AN_HOUR = 1.0
 _WARM_SECONDS = 20.0
-
-
-def resident_mib(process: int) -> float:
-    """Memory of a process."""
-    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
 def held(process: int) -> tuple[int, int]:

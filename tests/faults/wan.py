@@ -60,7 +60,7 @@ class FarLink:
         settings: dict[str, str] | None = None,
     ) -> None:
         self.name = f"cutlayer-{os.getpid()}-{next(_NUMBERS)}"
-        self._options = [str(round_trip / 2), str(rate), str(queue), str(loss)]
+        self._round_trip, self._rate, self._queue, self._loss = round_trip, rate, queue, loss
         self._devices: dict[str, int] = {}
         self._relays: dict[str, subprocess.Popen[bytes]] = {}
         try:
@@ -90,14 +90,21 @@ class FarLink:
 
     def restore(self) -> None:
         """Let what is sent from now on through."""
+        options = [self._round_trip / 2, self._rate, self._queue, self._loss]
         sinks = dict(zip(self._devices, reversed(self._devices.values()), strict=True))
         for party, source in self._devices.items():
             sink = sinks[party]
             with suppress(BlockingIOError):
                 while True:
                     os.read(source, _LARGEST_PACKET)
-            command = [sys.executable, __file__, str(source), str(sink), *self._options]
+            command = [sys.executable, __file__, *map(str, (source, sink, *options))]
             self._relays[party] = subprocess.Popen(command, pass_fds=(source, sink))
+
+    def change_rate(self, rate: float) -> None:
+        """Go on with another rate; what is on its way is lost."""
+        self.cut()
+        self._rate = rate
+        self.restore()
 
     def close(self) -> None:
         """Take everything down; safe to call again."""
