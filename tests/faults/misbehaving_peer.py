@@ -22,7 +22,6 @@ import torch
 
 from cutlayer.data.tensor_records import TensorRecords
 from cutlayer.errors import (
-    ConfigurationError,
     ConnectionLostError,
     DataError,
     DeadlineError,
@@ -375,7 +374,8 @@ _SECRET = {Role.LABEL: bytes(range(32)), Role.NON_LABEL: bytes(range(1, 33))}
 
 def _persistence(role: Role, folder: Path) -> Persistence:
     journal = ReleaseJournal(folder / "journal", "marvell") if role is Role.LABEL else None
-    return Persistence(RunKey(_SECRET[role]), CheckpointStore(folder / "checkpoints"), journal)
+    store = CheckpointStore(folder / "checkpoints")
+    return Persistence(folder, RunKey(_SECRET[role]), store, journal)
 
 
 def build(
@@ -817,6 +817,12 @@ def _bugs_of_ids_and_split() -> list[Bug]:
     )
     add("SplitLacksHash", split, lambda f: f.lacking("split"), "fields must be split and order_n")
     add("SplitMore", split, lambda f: f.having(labels=1), "SPLIT of the .* is malformed: its f")
+    add(
+        "SplitTerminalCodes",
+        split,
+        lambda f: f.having(**{"\x1b[2Jlabel party: all is well\n": 1}),
+        "SPLIT of the .* is malformed: its fields",
+    )
     add("SplitMistyped", split, lambda f: f.having(split=7), "malformed: split must be a hash")
     add(
         "OrderNonceAnother",
@@ -870,9 +876,9 @@ def _bugs_after_a_reconnect() -> list[Bug]:
             N,
             Kind.HELLO,
             _one(lambda f: f.having(order_word="0" * 64)),
-            ConfigurationError,
-            "label party: this run has sent 3 messages with order = ",
-            told="failed",
+            TermsMismatchError,
+            "the non-label party brings another half of the batch order than when this run began",
+            told="terms",
             goes_on="handshake",
             earlier_steps=3,
         ),

@@ -31,6 +31,7 @@ def require_its_error(bug: Bug, played: Played) -> None:
     assert isinstance(played.error, CutlayerError)
     assert str(played.error).startswith(own), str(played.error)
     assert re.search(bug.says, str(played.error)), str(played.error)
+    assert str(played.error).isprintable()  # no peer writes to our operator's terminal
     if bug.told is None:
         assert not played.error_frame
     else:

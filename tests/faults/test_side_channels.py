@@ -120,7 +120,7 @@ def test_s5_the_saved_bottom_half_holds_its_own_layers_and_nothing_else(tmp_path
 
 
 def test_s5_a_non_label_party_keeps_no_tensor_of_the_label_side(tmp_path):
-    """Its run folder: its key, and checkpoints of its bottom."""
+    """Its run folder: its key, the other's half of the order, and checkpoints of its bottom."""
     played = play(None, tmp_path)
     assert played.error is None
     files = {p.name for p in (tmp_path / "peer").rglob("*") if p.is_file()}
@@ -129,6 +129,7 @@ def test_s5_a_non_label_party_keeps_no_tensor_of_the_label_side(tmp_path):
         "bottom.optimizer.safetensors",
         "protection.safetensors",
         "checkpoint.json",
+        "peer.order",
     }
     for path in (tmp_path / "peer").rglob("protection.safetensors"):
         with safe_open(path, "pt") as file:

@@ -281,7 +281,7 @@ def _compare_split(
 def _require_split_fields(sender: Role, fields: dict[str, JsonScalar], nonces: bool) -> None:
     """Hold the peer's SPLIT to its form."""
     if fields.keys() != {"split", "order_nonce"}:
-        what = f"its fields must be split and order_nonce, got {', '.join(sorted(fields))}"
+        what = f"its fields must be split and order_nonce, got {sorted(fields)}"
     elif not isinstance(fields["split"], str):
         what = f"split must be a hash, got {fields['split']!r}"
     elif sender is Role.LABEL and nonces and not is_word(fields["order_nonce"]):
