@@ -37,7 +37,8 @@ def frozen(link: FarLink, plan: Plan, where: str, seconds: float) -> tuple[float
     Args:
         link: between the parties.
         plan: of the run.
-        where: ``idle`` or ``busy``, and who is not heard: ``label``, ``other`` or ``both``.
+        where: ``idle`` or ``busy``, and who is not heard: ``label``, ``other`` or ``both``; or
+            ``busy lost``, where all that is sent meanwhile is lost instead of late.
         seconds: how long.
 
     Returns:
@@ -51,7 +52,10 @@ def frozen(link: FarLink, plan: Plan, where: str, seconds: float) -> tuple[float
         playing.wait_for(lambda: playing.steps >= WAITING)
         if state == "idle":
             time.sleep(0.5)  # until nothing is on its way
-        link.freeze(*({"both": ()}.get(unheard, (unheard,))))
+        if unheard == "lost":
+            link.cut()
+        else:
+            link.freeze(*({"both": ()}.get(unheard, (unheard,))))
         began, noticed = time.monotonic(), None
         if seconds > NOTICED_SECONDS:
             noticed = playing.wait_for(
@@ -60,7 +64,7 @@ def frozen(link: FarLink, plan: Plan, where: str, seconds: float) -> tuple[float
             )
         time.sleep(max(0.0, began + seconds - time.monotonic()))
         before = playing.answered
-        link.thaw()
+        link.restore() if unheard == "lost" else link.thaw()
         resumed = playing.wait_for(lambda: playing.over or playing.answered > before, 60)
         playing.finish()
     finally:
@@ -83,7 +87,9 @@ def test_standstills(long_run, folder, identities, far_link, transport, seed, fi
     near = Round(long_run).finish()
     link, chance = far_link(round_trip=0.01), random.Random(seed)  # noqa: S311
     freezes = pytestconfig.getoption("freezes")
-    places = cycle(["busy both", "idle both", "busy label", "busy other", "idle label"])
+    places = cycle(
+        ["busy both", "idle both", "busy label", "busy lost", "busy other", "idle label"]
+    )
     all_noticed, all_resumed = [], []
     for number, where in zip(range(freezes), places, strict=False):
         seconds = 20.0 if freezes < 20 else chance.uniform(1, 120)
