@@ -20,7 +20,7 @@ def quiet(plan) -> Plan:
 
 
 @pytest.mark.parametrize("what", ["full", "broken"])
-@pytest.mark.parametrize("calls", [0, 1, 2, 9, 30, 50])
+@pytest.mark.parametrize("calls", [0, 2, 9, 50])
 def test_no_reply_leaves_when_the_disk_fails(quiet, folder, monkeypatch, what, calls):
     reference = play(quiet)
     failing = prepared(quiet, folder / "failing")

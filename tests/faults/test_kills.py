@@ -36,7 +36,7 @@ def test_two_hundred_kills_change_nothing(plan, folder, seed, figure):
 @pytest.mark.parametrize("transport", TRANSPORTS[1:])
 def test_kills_over_other_transports(plan, folder, identities, seed, transport, figure):
     plan = replace(plan, transport=transport, identities=identities)
-    killed(plan, folder, 20, seed, figure)
+    killed(plan, folder, 12, seed, figure)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_kills_over_other_transports(plan, folder, identities, seed, transport, 
     ids=str,
 )
 def test_what_protections_remember_and_what_is_on_its_way_survives(plan, folder, seed, changes):
-    survive(replace(plan, **changes), folder, 12, seed)
+    survive(replace(plan, **changes), folder, 8, seed)
 
 
 @pytest.mark.slow

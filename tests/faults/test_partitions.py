@@ -73,9 +73,10 @@ def frozen(link: FarLink, plan: Plan, where: str, seconds: float) -> tuple[float
 
 
 def test_a_short_standstill_is_waited_out(long_run, folder, identities, far_link):
-    near = Round(long_run).finish()
+    run = replace(long_run, epochs=30)
+    near = Round(run).finish()
     link = far_link(round_trip=0.01)
-    moved = far(link, long_run, folder / "frozen", identities)
+    moved = far(link, run, folder / "frozen", identities)
     frozen(link, moved, "busy both", 2)
     assert outcome(moved) == near
 
