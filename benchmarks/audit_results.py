@@ -1,4 +1,4 @@
-"""Every attack on every protection, on two real data sets: the tables of docs/audit_results.md.
+"""Every attack on every protection, on real data sets: the tables of docs/audit_results.md.
 
     python benchmarks/audit_results.py ../shared/data [--data caravan] [--models] [--out FOLDER]
 
@@ -15,13 +15,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import torch
 
 from cutlayer.audits.findings import FindingRow, Findings, read_findings, write_findings
 from cutlayer.audits.scope import AuditScope
+from cutlayer.experiments.tradeoff.image_file import read_images
 from cutlayer.runs.canary_run import findings_of_canary_run
 
-EPOCHS, BATCH, CUT = 20, 512, 32
+EPOCHS, CUT, SIDE = 20, 32, 32
 SCOPE = AuditScope(
     hints=(0, 5),
     seeds=1,
@@ -39,23 +41,29 @@ PROTECTIONS = (
     "residual:sigma=1",
     "residual:sigma=2",
 )
-CANARIES = {"caravan": 1000, "credit": 4000}
+CANARIES = {"caravan": 1000, "credit": 4000, "images": 300}
 SHARED = f"""\
 epochs = {EPOCHS}
-batch_size = {BATCH}
 cut_width = {CUT}
 validation_share = 0.0
 """
+LARGE, SMALL = "batch_size = 512\n", "batch_size = 128\n"
 FILES = {
     "caravan": (
-        'file = "{root}/islp-caravan-default/Caravan.csv.gz"\nid = "(row number)"\n',
+        'file = "{root}/islp-caravan-default/Caravan.csv.gz"\nid = "(row number)"\n' + LARGE,
         'label = "Purchase"\npositive = "Yes"\nnegative = "rest"\nkeep = ["P*", "A*"]\n',
         'keep = ["M*"]\ncategorical = ["MOSTYPE", "MOSHOOFD"]\n',
     ),
     "credit": (
-        'file = "{root}/uci-credit-default/UCI_Credit_Card.csv.gz"\nid = "ID"\n',
+        'file = "{root}/uci-credit-default/UCI_Credit_Card.csv.gz"\nid = "ID"\nbatch_size = 512\n',
         'label = "default.payment.next.month"\nkeep = ["PAY_AMT*"]\n',
         'drop = ["PAY_AMT*", "default.payment.next.month"]\n',
+    ),
+    # Melanoma or not: 1,000 images of 32x32 at the non-label party, each pixel a column.
+    "images": (
+        'file = "{folder}/images.parquet"\nid = "id"\n' + SMALL,
+        'label = "melanoma"\nkeep = []\ndrop = ["pixel*"]\n',
+        'keep = ["pixel*"]\n',
     ),
 }
 WORST = "worst of all"
@@ -64,12 +72,24 @@ WORST = "worst of all"
 def configurations(data: str, protection: str, root: Path, folder: Path) -> tuple[Path, Path]:
     """The two parties' files for one training."""
     both, label, other = FILES[data]
-    head = f'run = "{data}"\nprotection = "{protection}"\n{SHARED}{both.format(root=root)}'
+    own = both.format(root=root, folder=folder.parent)
+    head = f'run = "{data}"\nprotection = "{protection}"\n{SHARED}{own}'
     folder.mkdir(parents=True, exist_ok=True)
     paths = folder / "label.toml", folder / "other.toml"
-    for path, own in zip(paths, (label, other), strict=True):
-        path.write_text(head + own)
+    for path, rest in zip(paths, (label, other), strict=True):
+        path.write_text(head + rest)
     return paths
+
+
+def write_images(root: Path, out: Path) -> None:
+    """The images as a table, in the folder of the results."""
+    source = root / "ham10000-melanoma-84" / "ham_isic_84_uint8_1000.npz"
+    label_party, images = read_images(source, SIDE)
+    pixels = (255 * images.features.flatten(1)).round().to(torch.uint8).numpy()
+    columns = {f"pixel{index:04d}": column for index, column in enumerate(pixels.T)}
+    table = pl.DataFrame({"id": images.ids, "melanoma": label_party.labels.tolist(), **columns})
+    out.mkdir(parents=True, exist_ok=True)
+    table.write_parquet(out / "images.parquet")
 
 
 def trained(
@@ -178,6 +198,8 @@ def main() -> None:
     root, scope = options.root.resolve(), replace(SCOPE, expensive=options.models)
     for data in options.data or FILES:
         count, out = CANARIES[data], options.out
+        if data == "images":
+            write_images(root, out)
         labels = {p: trained(data, p, 0, root, out, scope) for p in PROTECTIONS}
         coins = {
             p: trained(data, p, count, root, out, scope) for p in PROTECTIONS if "residual" in p

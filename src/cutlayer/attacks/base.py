@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from torch import Tensor
@@ -92,12 +93,12 @@ class Attack:
                     f"got a parameter {name!r} of {self.function.__name__}."
                 )
 
-    @property
+    @cached_property
     def reads(self) -> tuple[str, ...]:
         """Which messages it reads."""
         return tuple(name for name in self._parameters if name in self._messages)
 
-    @property
+    @cached_property
     def side_knowledge(self) -> tuple[str, ...]:
         """What the attacker must know beyond the messages; empty for some attacks."""
         return tuple(name for name in self._parameters if name in SIDE_KNOWLEDGE)
@@ -145,7 +146,7 @@ class Attack:
         check.shape("scores", scores, (release.examples,))
         return scores
 
-    @property
+    @cached_property  # an audit asks some hundred thousand times
     def _parameters(self) -> tuple[str, ...]:
         """Names of the function's parameters."""
         return tuple(inspect.signature(self.function).parameters)
