@@ -28,16 +28,16 @@ def test_soak(plan, identities, transport, figure, pytestconfig):
         plan,
         transport=transport,
         identities=identities,
-        records=400_000 // 12,
+        records=2000,
         batch_size=4,
-        epochs=1000,
+        epochs=5000,
         checkpoint_every=500,
         protection="max_norm",
     )
     playing = Round(plan)
     times, memory = [], {party: [] for party in PARTIES}
     try:
-        # The first checkpoints take memory that the later ones use again.
+        # The first checkpoints and epochs take memory that the later ones use again.
         playing.wait_for(lambda: playing.steps > 3 * plan.checkpoint_every)
         processes = {party: playing.processes[party].pid for party in PARTIES}
         before = {party: held(process) for party, process in processes.items()}
