@@ -22,7 +22,7 @@ from cutlayer.experiments.two_parties import make_bottom, make_optimizer
 from cutlayer.models import Top
 from cutlayer.parties import LabelParty, NonLabelParty
 from cutlayer.protections import NoNoise
-from cutlayer.protocol.in_memory import in_memory_pair
+from cutlayer.protocol.transports.in_memory import in_memory_pair
 from cutlayer.rng import SecretNoise
 
 ALLOWED_LOSS = 0.002

@@ -42,9 +42,9 @@ from cutlayer.parties import (
 from cutlayer.protections import PROTECTIONS, parse_protection
 from cutlayer.protocol import Deadlines, ErrorCode, Kind, Role, Transport
 from cutlayer.protocol.codec import run_tag
-from cutlayer.protocol.patient_socket import PatientSocket
-from cutlayer.protocol.stream import StreamTransport
 from cutlayer.protocol.transport import Clock
+from cutlayer.protocol.transports.patient_socket import PatientSocket
+from cutlayer.protocol.transports.stream import StreamTransport
 
 RUN = "hostile"
 LONG, SHORT = 30.0, 1.5

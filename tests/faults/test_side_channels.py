@@ -17,7 +17,7 @@ from cutlayer.parties.compute import Compute
 from cutlayer.parties.perturbing_heads import head_for
 from cutlayer.protections import Isotropic, Marvell, MaxNorm, NoNoise, Residual
 from cutlayer.protocol import Kind, in_memory_pair
-from cutlayer.protocol.stream import StreamTransport
+from cutlayer.protocol.transports.stream import StreamTransport
 from cutlayer.rng import SecretNoise
 from tests.faults.misbehaving_peer import Frame, play, records
 from tests.faults.misbehaving_peer import terms as hostile_terms

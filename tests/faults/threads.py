@@ -7,8 +7,8 @@ from hashlib import sha256
 from cutlayer.errors import CutlayerError
 from cutlayer.protocol import Transport
 from cutlayer.protocol.codec import decode_header
-from cutlayer.protocol.in_memory import InMemoryTransport, in_memory_pair
 from cutlayer.protocol.messages import Kind
+from cutlayer.protocol.transports.in_memory import InMemoryTransport, in_memory_pair
 from tests.faults.parties import PARTIES, Plan, digest_of, label_party, non_label_party
 
 

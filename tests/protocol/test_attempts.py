@@ -3,9 +3,9 @@ import time
 import pytest
 
 from cutlayer.errors import ConnectionLostError, DeadlineError
-from cutlayer.protocol import attempts
-from cutlayer.protocol.attempts import Attempts
+from cutlayer.protocol.transports import attempts
 from cutlayer.protocol.transport import Clock
+from cutlayer.protocol.transports.attempts import Attempts
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 from cutlayer.errors import ConnectionLostError, ProtocolError
 from cutlayer.protocol import Deadlines, Kind, Role, Session, Shape, State, codec, in_memory_pair
 from cutlayer.protocol.messages import Message
-from cutlayer.protocol.stream import StreamTransport
+from cutlayer.protocol.transports.stream import StreamTransport
 from fuzz.target import one_input
 from tests.faults.misbehaving_peer import Bug, play
 

@@ -11,10 +11,10 @@ from grpc import aio
 
 from cutlayer.errors import ConnectionLostError, DeadlineError, ProtocolError
 from cutlayer.protocol.codec import encode
-from cutlayer.protocol.event_loop import EventLoop
-from cutlayer.protocol.grpc_endpoints import _CLIENT, _SERVER
-from cutlayer.protocol.grpc_transport import PIECE_BYTES
 from cutlayer.protocol.messages import Kind, Message
+from cutlayer.protocol.transports.event_loop import EventLoop
+from cutlayer.protocol.transports.grpc_endpoints import _CLIENT, _SERVER
+from cutlayer.protocol.transports.grpc_transport import PIECE_BYTES
 from tests.protocol.networks import meet
 
 HEADER = encode(Message(Kind.GRADIENT, 0, torch.zeros(1, 1, dtype=torch.uint8)), "run")[0]

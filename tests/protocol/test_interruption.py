@@ -7,8 +7,8 @@ import torch
 
 from cutlayer.errors import ConnectionLostError, PeerEndedError
 from cutlayer.protocol import Kind, Role, Session, Shape, State, in_memory_pair
-from cutlayer.protocol.in_memory import InMemoryTransport
 from cutlayer.protocol.interruption import interruptible, whole
+from cutlayer.protocol.transports.in_memory import InMemoryTransport
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 

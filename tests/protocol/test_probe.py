@@ -7,7 +7,7 @@ from cutlayer.protocol import Role
 from cutlayer.protocol.address import Address
 from cutlayer.protocol.codec import decode, encode
 from cutlayer.protocol.messages import Kind, Message
-from cutlayer.protocol.probe import probe
+from cutlayer.protocol.transports.probe import probe
 from tests.protocol.networks import make_identities, meet
 
 

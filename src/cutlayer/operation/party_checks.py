@@ -12,8 +12,8 @@ from cutlayer.parties import CheckpointStore, ReleaseJournal, RunKey
 from cutlayer.parties.persistence import CHECKPOINTS_FOLDER, JOURNAL_FILE, KEY_FILE
 from cutlayer.protocol import Identity, Role
 from cutlayer.protocol.identity import fingerprint, read_certificate
-from cutlayer.protocol.probe import probe
-from cutlayer.protocol.stream_endpoints import listen
+from cutlayer.protocol.transports.probe import probe
+from cutlayer.protocol.transports.stream_endpoints import listen
 from cutlayer.runs.aligned_records import aligned_records
 from cutlayer.runs.configuration import FROZEN, PartyConfiguration
 from cutlayer.runs.halves import require_model

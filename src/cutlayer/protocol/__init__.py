@@ -2,15 +2,15 @@
 
 from cutlayer.protocol.address import Address
 from cutlayer.protocol.endpoint import Endpoint
-from cutlayer.protocol.event_loop import EventLoop
-from cutlayer.protocol.grpc_endpoints import GrpcConnector, GrpcListener
 from cutlayer.protocol.identity import Identity, create_identity, load_identity, pair
-from cutlayer.protocol.in_memory import InMemoryTransport, in_memory_pair
 from cutlayer.protocol.messages import ErrorCode, Kind, Message, Role
-from cutlayer.protocol.outbox import OutboxTransport
 from cutlayer.protocol.session import Session, Shape, State
-from cutlayer.protocol.stream_endpoints import StreamConnector, StreamListener
 from cutlayer.protocol.transport import Deadlines, Traffic, Transport
+from cutlayer.protocol.transports.event_loop import EventLoop
+from cutlayer.protocol.transports.grpc_endpoints import GrpcConnector, GrpcListener
+from cutlayer.protocol.transports.in_memory import InMemoryTransport, in_memory_pair
+from cutlayer.protocol.transports.outbox import OutboxTransport
+from cutlayer.protocol.transports.stream_endpoints import StreamConnector, StreamListener
 
 __all__ = [
     "Address",

@@ -14,16 +14,16 @@ from cutlayer.errors import (
     PeerRefusedError,
 )
 from cutlayer.protocol.address import Address, require_loopback
-from cutlayer.protocol.attempts import HANDSHAKE_SECONDS, Attempts
-from cutlayer.protocol.door import Door
 from cutlayer.protocol.endpoint import Endpoint
 from cutlayer.protocol.identity import Identity, name_of
 from cutlayer.protocol.messages import Role
-from cutlayer.protocol.patient_socket import PatientSocket
-from cutlayer.protocol.reception import Reception
-from cutlayer.protocol.stream import StreamTransport
-from cutlayer.protocol.tls_channel import TlsChannel
 from cutlayer.protocol.transport import Clock
+from cutlayer.protocol.transports.attempts import HANDSHAKE_SECONDS, Attempts
+from cutlayer.protocol.transports.door import Door
+from cutlayer.protocol.transports.patient_socket import PatientSocket
+from cutlayer.protocol.transports.reception import Reception
+from cutlayer.protocol.transports.stream import StreamTransport
+from cutlayer.protocol.transports.tls_channel import TlsChannel
 
 _ANY_PORT = Address("127.0.0.1", 0)
 

@@ -10,15 +10,15 @@ from typing_extensions import override
 
 from cutlayer.errors import ConfigurationError, ConnectionLostError
 from cutlayer.protocol.address import Address
-from cutlayer.protocol.attempts import HANDSHAKE_SECONDS, Attempts
 from cutlayer.protocol.endpoint import Endpoint
-from cutlayer.protocol.event_loop import EventLoop
-from cutlayer.protocol.grpc_transport import PIECE_BYTES, GrpcTransport, Pipe
 from cutlayer.protocol.identity import Identity, name_of
 from cutlayer.protocol.messages import Role
-from cutlayer.protocol.reception import Reception
-from cutlayer.protocol.stream_endpoints import listen, refused_by_label_party
 from cutlayer.protocol.transport import Clock
+from cutlayer.protocol.transports.attempts import HANDSHAKE_SECONDS, Attempts
+from cutlayer.protocol.transports.event_loop import EventLoop
+from cutlayer.protocol.transports.grpc_transport import PIECE_BYTES, GrpcTransport, Pipe
+from cutlayer.protocol.transports.reception import Reception
+from cutlayer.protocol.transports.stream_endpoints import listen, refused_by_label_party
 
 _SERVICE, _METHOD = "cutlayer.Session", "Exchange"
 _LOOP_SECONDS = 10.0

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-from cutlayer.protocol.attempts import HANDSHAKE_SECONDS
+from cutlayer.protocol.transports.attempts import HANDSHAKE_SECONDS
 
 MOST_SILENT = 64
 MOST_HANDSHAKES = 4

@@ -18,8 +18,8 @@ from typing_extensions import override
 
 from cutlayer.errors import ConnectionLostError, ProtocolError
 from cutlayer.protocol.codec import HEADER_BYTES, Header, decode_header
-from cutlayer.protocol.event_loop import EventLoop, Result
 from cutlayer.protocol.transport import Clock, Direction, Transport
+from cutlayer.protocol.transports.event_loop import EventLoop, Result
 
 PIECE_BYTES = 1 << 20
 _FAREWELL_SECONDS = 2.0

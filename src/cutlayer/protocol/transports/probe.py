@@ -10,13 +10,13 @@ from contextlib import suppress
 
 from cutlayer.errors import ConnectionLostError, DeadlineError, PeerRefusedError
 from cutlayer.protocol.address import Address
-from cutlayer.protocol.attempts import HANDSHAKE_SECONDS
 from cutlayer.protocol.identity import Identity, name_of
 from cutlayer.protocol.messages import Role
-from cutlayer.protocol.patient_socket import PatientSocket
-from cutlayer.protocol.stream_endpoints import refused_by_label_party
-from cutlayer.protocol.tls_channel import TlsChannel
 from cutlayer.protocol.transport import Clock
+from cutlayer.protocol.transports.attempts import HANDSHAKE_SECONDS
+from cutlayer.protocol.transports.patient_socket import PatientSocket
+from cutlayer.protocol.transports.stream_endpoints import refused_by_label_party
+from cutlayer.protocol.transports.tls_channel import TlsChannel
 
 _REFUSAL_SECONDS = 2.0
 """A listener that refuses our certificate says so, or hangs up, within a round trip."""

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from cutlayer.errors import ConnectionLostError, DeadlineError, PeerRefusedError, ProtocolError
-from cutlayer.protocol.backoff import backoff
 from cutlayer.protocol.transport import Clock
+from cutlayer.protocol.transports.backoff import backoff
 
 HANDSHAKE_SECONDS = 5.0
 """Until a connection must have authenticated itself, at both sides."""

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Protocol, cast
 
 from cutlayer.errors import ConnectionLostError, PeerRefusedError
-from cutlayer.protocol.patient_socket import PatientSocket
 from cutlayer.protocol.transport import Clock
+from cutlayer.protocol.transports.patient_socket import PatientSocket
 
 _PIECE_BYTES = 1 << 16
 

@@ -11,8 +11,8 @@ from typing_extensions import override
 
 from cutlayer.errors import ConnectionLostError, ProtocolError
 from cutlayer.protocol.codec import HEADER_BYTES, Header, decode_header
-from cutlayer.protocol.tls_channel import ByteChannel
 from cutlayer.protocol.transport import Clock, Direction, Transport
+from cutlayer.protocol.transports.tls_channel import ByteChannel
 
 GREETING = b"cutlayer"
 _FAREWELL_SECONDS = 0.5
