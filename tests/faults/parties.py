@@ -205,7 +205,13 @@ def non_label_party(plan: Plan, tell: Tell) -> NonLabelParty:
 def _label(plan: Plan, folder: Path) -> dict[str, str]:
     party, journal = label_party(plan, _log(folder))
     with endpoint(plan, "label") as meeting:
-        half = until_done(party.run, meeting, wait=plan.wait, tell=_log(folder))
+        half = until_done(
+            party.run,
+            meeting,
+            made=lambda: party.steps_made,
+            wait=plan.wait,
+            tell=_log(folder),
+        )
     return {
         **{name: digest_of(module) for name, module in half.halves.items()},
         "predictions": sha256(half.held_out_logit.numpy().tobytes()).hexdigest(),
@@ -216,7 +222,13 @@ def _label(plan: Plan, folder: Path) -> dict[str, str]:
 def _other(plan: Plan, folder: Path) -> dict[str, str]:
     party = non_label_party(plan, _log(folder))
     with endpoint(plan, "other") as meeting:
-        half = until_done(party.run, meeting, wait=plan.wait, tell=_log(folder))
+        half = until_done(
+            party.run,
+            meeting,
+            made=lambda: party.steps_made,
+            wait=plan.wait,
+            tell=_log(folder),
+        )
     return {"bottom": digest_of(half.bottom)}
 
 

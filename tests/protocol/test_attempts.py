@@ -3,8 +3,8 @@ import time
 import pytest
 
 from cutlayer.errors import ConnectionLostError, DeadlineError
-from cutlayer.protocol.transports import attempts
 from cutlayer.protocol.transport import Clock
+from cutlayer.protocol.transports import attempts
 from cutlayer.protocol.transports.attempts import Attempts
 
 

@@ -13,7 +13,7 @@ from cutlayer.protocol import Address, StreamConnector, StreamListener
 from cutlayer.protocol.codec import decode, encode
 from cutlayer.protocol.messages import Kind, Message
 from cutlayer.protocol.transport import Clock
-from cutlayer.protocol.transports.attempts import keep_trying
+from cutlayer.protocol.transports.attempts import Attempts
 from cutlayer.protocol.transports.backoff import FIRST_SECONDS, LONGEST_SECONDS, backoff
 from tests.protocol.networks import meet
 from tests.protocol.relay import Relay
@@ -250,5 +250,5 @@ def test_one_refusal_is_tried_again_and_five_in_a_row_are_told(monkeypatch):
         raise answers.pop(0)
 
     with pytest.raises(ProtocolError, match="z"):
-        keep_trying(attempt, Clock(60, "nobody"))
+        Attempts(attempt).until_met(Clock(60, "nobody"))
     assert answers == []

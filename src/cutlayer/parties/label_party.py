@@ -200,6 +200,11 @@ class LabelParty:
         return agreement, self._predict(head, activation, inputs.values[rows])
 
     @property
+    def steps_made(self) -> int:
+        """Steps that were answered, over all starts and connections."""
+        return self._sent.begin + self._sent.releases
+
+    @property
     def _journalled(self) -> int:
         """Steps that were answered before this start."""
         journal = self._persistence.journal if self._persistence else None

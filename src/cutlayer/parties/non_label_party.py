@@ -94,6 +94,8 @@ class NonLabelParty:
         self._max_ids, self._tell_operator = max_ids, tell
         self._on_event = on_event
         self._inputs: tuple[str, Inputs] | None = None
+        self.steps_made = 0
+        """Steps whose gradient has come back, over all connections."""
         self.complete: BottomHalf | None = None
         """What this party has once it needs nothing more from its peer, though the peer may have
         missed its farewell."""
@@ -246,6 +248,7 @@ class NonLabelParty:
         rows, width = flight.activation.shape
         shape = Shape(rows, width, self._terms.wire_dtype)
         gradient = session.receive_tensor(Kind.GRADIENT, shape, step=flight.step)
+        self.steps_made = max(self.steps_made, flight.step + 1)
         return self._compute.place(gradient.float())
 
     def _take_up(self, bottom: nn.Module, optimizer: torch.optim.Optimizer, begin: int) -> None:

@@ -20,8 +20,8 @@ class Deadlines:
 
     connect: float = 60.0
     """Until the peer is reachable; either party may start first."""
-    handshake: float = 30.0
-    """For each message before the first training step."""
+    handshake: float = 120.0
+    """For each message before the first training step; tables of millions of ids take a while."""
     step: float = 120.0
     """For each message of the training."""
 

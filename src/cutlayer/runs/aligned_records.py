@@ -53,7 +53,9 @@ def align(
         CutlayerError: the session failed; what an earlier one found stays.
     """
     terms = configuration.terms("alignment")
-    with Session(configuration.role, transport, run=configuration.run) as session:
+    with Session(
+        configuration.role, transport, run=configuration.run, deadlines=configuration.deadlines
+    ) as session:
         aligned = align_privately(
             session, terms, ids, max_ids=configuration.max_ids, on_progress=on_progress
         )

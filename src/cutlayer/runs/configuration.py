@@ -24,7 +24,7 @@ from cutlayer.parties import Compute, Terms
 from cutlayer.parties.private_alignment import MAX_IDS
 from cutlayer.parties.terms import AlignmentForm, Mode
 from cutlayer.protections import PROTECTIONS, NoNoise, Protection, parse_protection
-from cutlayer.protocol import Address, Role
+from cutlayer.protocol import Address, Deadlines, Role
 
 FROZEN = "frozen"
 """In place of a protection: no gradient is sent at all."""
@@ -59,6 +59,8 @@ class PartyConfiguration(BaseModel):
     """Where this party keeps its run; by default ``runs/RUN/PARTY``."""
     wait: float = Field(default=300.0, gt=0, le=2_592_000)
     """Seconds to wait for the peer to appear; either party may start first."""
+    step_deadline: float = Field(default=120.0, ge=1, le=86_400)
+    """Seconds that the peer may take for a message; then the connection counts as lost."""
 
     log: Path | None = None
     """Where the run is logged, a JSON object a line; it names no record, label or secret."""
@@ -170,6 +172,12 @@ class PartyConfiguration(BaseModel):
             staleness=self.staleness,
             wire=self.wire,
         )
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """How long to wait for each message of the peer."""
+        seconds = self.step_deadline
+        return Deadlines(connect=max(60.0, seconds), handshake=seconds, step=seconds)
 
     @property
     def compute(self) -> Compute:

@@ -108,6 +108,7 @@ def run_label_party(
         progress=(monitor, *progress),
         persistence=persistence,
         compute=configuration.compute,
+        deadlines=configuration.deadlines,
         cadence=configuration.cadence,
         max_ids=configuration.max_ids,
         tell=tell,
@@ -123,6 +124,7 @@ def run_label_party(
             half = until_done(
                 lambda transport: party.run(transport, keep),
                 monitor.watched(endpoint),
+                made=lambda: party.steps_made,
                 wait=configuration.wait,
                 tell=tell,
             )
@@ -162,6 +164,7 @@ def run_non_label_party(
         progress=(monitor, *progress),
         persistence=persistence,
         compute=configuration.compute,
+        deadlines=configuration.deadlines,
         max_ids=configuration.max_ids,
         tell=tell,
         on_event=monitor.on_event,
@@ -175,6 +178,7 @@ def run_non_label_party(
             return until_done(
                 lambda transport: party.run(transport, keep),
                 monitor.watched(endpoint),
+                made=lambda: party.steps_made,
                 wait=configuration.wait,
                 tell=tell,
             )
@@ -210,6 +214,7 @@ def predict_as_label_party(
         make_optimizer(configuration),
         noise=SecretNoise(),
         compute=configuration.compute,
+        deadlines=configuration.deadlines,
     )
 
     def fill(halves: dict[str, nn.Module]) -> None:
@@ -239,6 +244,7 @@ def predict_as_non_label_party(
         lambda own: build_bottom(configuration, own),
         make_optimizer(configuration),
         compute=configuration.compute,
+        deadlines=configuration.deadlines,
     )
 
     def fill(bottom: nn.Module) -> None:

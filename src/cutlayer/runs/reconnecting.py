@@ -7,9 +7,6 @@ from typing import TypeVar
 from cutlayer.errors import ConnectionLostError, DeadlineError, PeerEndedError
 from cutlayer.protocol import Endpoint, Transport
 
-_WORKED_SECONDS = 5.0
-"""A connection that lasted so long shows that the peer is there."""
-
 Result = TypeVar("Result")
 
 
@@ -17,6 +14,7 @@ def until_done(
     attempt: Callable[[Transport], Result],
     endpoint: Endpoint,
     *,
+    made: Callable[[], int],
     wait: float,
     tell: Callable[[str], None],
 ) -> Result:
@@ -28,26 +26,26 @@ def until_done(
     Args:
         attempt: the session; goes on from what was kept.
         endpoint: where the peer is met.
-        wait: seconds without any finished session after which a lost peer is given up. The clock
-            starts anew whenever a connection has lasted for some seconds.
+        made: how many steps are done so far.
+        wait: seconds without a new step after which the run is given up, however often the peer
+            came back meanwhile.
         tell: takes notices for the operator.
 
     Raises:
         CutlayerError: what ended the run.
     """
-    give_up = time.monotonic() + wait
+    give_up, before = time.monotonic() + wait, made()
     while True:
         transport = endpoint.meet(deadline=wait)
         tell(f"Connected by {transport.describe()}.")
-        met = time.monotonic()
         try:
             return attempt(transport)
         except PeerEndedError:
             raise
         except ConnectionLostError as error:
             now = time.monotonic()
-            if now - met > _WORKED_SECONDS:
-                give_up = now + wait
+            if made() > before:
+                give_up, before = now + wait, made()
             if now > give_up:
                 raise
             kind = "was silent for too long" if isinstance(error, DeadlineError) else "was lost"
