@@ -93,6 +93,21 @@ def test_one_process_at_a_time(tmp_path):
     opened(path)
 
 
+def test_two_processes_that_begin_at_once_keep_the_journal_of_the_first(tmp_path):
+    path = tmp_path / "journal"
+    late = ReleaseJournal(path, "marvell")  # neither finds a journal when it starts
+    late.bind(BINDING)
+    first = opened(path)
+    assert first.settle(0, *digests(0))
+    with pytest.raises(ConfigurationError, match="another process is using"):
+        late.settle(0, *digests(0))
+    assert first.settle(1, *digests(1))
+    first.close()
+    with pytest.raises(ConfigurationError, match="another process is using"):
+        late.settle(0, *digests(5))  # ended meanwhile, and it has sent something
+    assert opened(path).released == 2
+
+
 def test_half_an_entry_of_a_crash_is_dropped_and_can_be_written_again(tmp_path):
     path = filled(tmp_path / "journal")
     whole = path.read_bytes()

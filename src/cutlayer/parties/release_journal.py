@@ -174,12 +174,18 @@ class ReleaseJournal:
             raise ValueError("bind() must come before the first reply.")
         header = json.dumps({"format": _FORMAT, **self._bound}, sort_keys=True).encode() + b"\n"
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        file = self._locked(self._path.open("w+b", buffering=0))
+        # Not "w+b": that would empty a journal which another process has begun meanwhile.
+        number = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        file = self._locked(cast(BinaryIO, os.fdopen(number, "r+b", buffering=0)))
+        if os.fstat(number).st_size:
+            file.close()
+            raise self._in_use()
         try:
             _write(file, header, 0)
-            os.fsync(file.fileno())
+            os.fsync(number)
             sync(self._path.parent)
         except OSError:
+            os.ftruncate(number, 0)
             file.close()
             raise
         self._start, self._check = len(header), _first_check(header)
@@ -196,9 +202,9 @@ class ReleaseJournal:
         if not header[1]:
             if header[0] and not b'{"'.startswith(header[0][:2]):
                 raise self._damaged("its first line is broken")
-            self.close()  # a crash before the first entry: nothing had left
-            if not self._look_only:
-                self._path.unlink()
+            if not self._look_only:  # a crash before the first entry: nothing had left
+                os.ftruncate(file.fileno(), 0)  # a file without a name could not be locked
+            self.close()
             return
         try:
             bound = json.loads(header[0])
@@ -255,11 +261,15 @@ class ReleaseJournal:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             file.close()
-            raise ConfigurationError(
-                f"label party: another process is using {self._path.parent}. Wait for it to end, "
-                "or stop it."
-            ) from error
+            raise self._in_use() from error
         return file
+
+    def _in_use(self) -> ConfigurationError:
+        """The error where the run is not this process's alone."""
+        return ConfigurationError(
+            f"label party: another process is using {self._path.parent}. Wait for it to end, or "
+            "stop it."
+        )
 
     def _damaged(self, what: str) -> DataError:
         """The error for a file that cannot be trusted."""
