@@ -147,7 +147,7 @@ def test_too_many_ids_are_refused_at_either_side_before_anything_is_computed(mon
     with pytest.raises(ConfigurationError, match="label party: its 3 ids are more than max_ids"):
         party(Role.LABEL, in_memory_pair()[0], names(1, 2, 3), max_ids=2)
     here, there = in_memory_pair()
-    fields = {**TERMS.as_fields(), "role": "non-label party", "block_ids": BLOCK}
+    fields = {**TERMS.as_fields(), "role": "non-label party", "block_ids": BLOCK, "cutlayer": "1"}
     monkeypatch.setattr(alignment_session, "_Exchange", None)  # would allocate
     peer = Session(Role.NON_LABEL, there, run="run", deadlines=QUICK)
 
@@ -173,7 +173,8 @@ class Peer:
     def hello(self, **changes):
         self.theirs = self.session.receive_fields(Kind.HELLO)
         own = {**TERMS.as_fields(), "role": "non-label party", "records": len(self.ids)}
-        self.session.send_fields(Kind.HELLO, {**own, "block_ids": BLOCK, **changes})
+        own |= {"block_ids": BLOCK, "cutlayer": "1"}
+        self.session.send_fields(Kind.HELLO, {**own, **changes})
 
     def take_points(self, step=0):
         points = self.session.receive_tensor(Kind.POINTS, Shape(None, 32, torch.uint8), step=step)
@@ -297,6 +298,7 @@ MISDEEDS = {
     "a HELLO without records": (lambda p: p.hello(records=0), "HELLO .* is malformed"),
     "a HELLO of one's own role": (lambda p: p.hello(role="label party"), "HELLO .* is malformed"),
     "a HELLO with other blocks": (lambda p: p.hello(block_ids=8), "HELLO .* is malformed"),
+    "a HELLO with a field more": (lambda p: p.hello(batch=1), "HELLO .* is malformed"),
     "a training": (
         lambda p: (
             p.hello(),

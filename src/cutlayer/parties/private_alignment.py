@@ -243,6 +243,7 @@ def _exchange_hellos(
         raise
     records = theirs.get("records")
     same = theirs.get("role") == session.role.peer.value and theirs.get("block_ids") == block_ids
+    same = same and theirs.keys() == fields.keys()
     if not same or not isinstance(records, int) or isinstance(records, bool) or records < 1:
         raise _refused(session, f"the HELLO of the {session.role.peer.value} is malformed.")
     if records > max_ids:
