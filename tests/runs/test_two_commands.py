@@ -230,6 +230,17 @@ def test_another_protection_is_refused_in_a_run_that_has_sent_something(pair, ch
     assert done["other"][0] == 1
 
 
+def test_stop_above_ends_a_run_that_then_never_gets_a_bound(pair):
+    done = pair.run(label=("--stop-above", "0.6", "--live-every", "1"))
+    status, _, err = done["label"]
+    assert status == 2, err  # a service that starts it again would undo the stop
+    assert "above stop_above = 0.6" in err
+    assert done["other"][0] == 1
+    status, _, err = pair.run()["label"]
+    assert status == 2
+    assert "that may stop on labels, and was now started with NoNoise()" in err
+
+
 def test_ctrl_c_says_what_was_kept(pair):
     label = pair.start("label", "--epochs", "4000")
     other = pair.start("other", "--epochs", "4000")

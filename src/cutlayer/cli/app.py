@@ -24,12 +24,19 @@ from cutlayer.cli.party_commands import (
 from cutlayer.cli.prepare_commands import prepare_app
 from cutlayer.cli.progress import ComparisonProgress
 from cutlayer.cli.tradeoff_command import tradeoff
-from cutlayer.errors import ConfigurationError, CutlayerError, DataError, PeerEndedError
+from cutlayer.errors import (
+    ConfigurationError,
+    CutlayerError,
+    DataError,
+    LeakStopError,
+    PeerEndedError,
+    ProtectionError,
+)
 from cutlayer.experiments.comparison import pending, run_comparison, training_records
 from cutlayer.experiments.findings_of_run import findings_of_run
 from cutlayer.experiments.plan import Plan, fitting_defaults, make_plan
 
-_USAGE, _FAILED, _INTERRUPTED = 2, 1, 130
+_TO_MEND, _FAILED, _INTERRUPTED = 2, 1, 130
 
 app = typer.Typer(
     name="cutlayer",
@@ -122,8 +129,8 @@ def main() -> None:
     """Entry point: errors of ours become one message and an exit status."""
     try:
         app()  # typer ends the process itself, with 2 after a wrong argument
-    except (ConfigurationError, DataError) as error:
-        _complain(str(error), _USAGE)
+    except (ConfigurationError, DataError, LeakStopError, ProtectionError) as error:
+        _complain(str(error), _TO_MEND)
     except PeerEndedError as error:
         _complain(str(error), _INTERRUPTED if error.stopped else _FAILED)
     except CutlayerError as error:

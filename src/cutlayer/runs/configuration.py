@@ -16,6 +16,7 @@ from pydantic import (
     StringConstraints,
     ValidationError,
 )
+from typing_extensions import override
 
 from cutlayer.audits.live_leak import LIVE_EVERY
 from cutlayer.data import TableFile
@@ -236,6 +237,13 @@ class LabelConfiguration(PartyConfiguration):
     labels, so with this key nothing is guaranteed."""
     track: str | None = None
     """Where the live leak AUC is logged: ``tensorboard:FOLDER`` or ``mlflow:ADDRESS``."""
+
+    @property
+    @override
+    def protection_settings(self) -> str:
+        """A run that may stop on labels has no bound, and none later without ``stop_above``."""
+        settings = super().protection_settings
+        return settings if self.stop_above is None else f"{settings} that may stop on labels"
 
     def table_file(self) -> TableFile:
         """How to read this party's file, with its label column."""
