@@ -214,7 +214,7 @@ def met_peer(configuration: PartyConfiguration, console: Console) -> Iterator[Tr
     """Meet the peer for one session, and say what was negotiated."""
     with endpoint_of(configuration, _announce(configuration, console)) as endpoint:
         transport = endpoint.meet(deadline=configuration.wait)
-        console.print(f"Connected by {transport.describe()}.", soft_wrap=True)
+        console.print(f"Connected by {transport.describe()}.", markup=False, soft_wrap=True)
         yield transport
 
 
@@ -232,7 +232,8 @@ def _announce(configuration: PartyConfiguration, console: Console) -> Callable[[
 
     def announce(port: int) -> None:
         address = Address(configuration.meeting_point.host, port)
-        console.print(f"Listening on {address} for the non-label party.")
+        # An IPv6 address stands in brackets, which markup would take for a style.
+        console.print(f"Listening on {address} for the non-label party.", markup=False)
 
     return announce
 
