@@ -25,10 +25,10 @@ class Compute:
     device: str = "cpu"
     """As torch names it: ``cpu``, ``cuda``, ``cuda:1``."""
     autocast: torch.dtype | None = None
-    """Lower precision for the forward pass, such as ``torch.bfloat16``; weights, messages and
-    noise stay in float32 or better."""
+    """Lower precision for the forward pass, such as ``torch.bfloat16``; weights and noise stay in
+    float32 or better."""
     accumulate: int = 1
-    """Batches whose gradients are averaged into one optimizer step; never across an epoch's end."""
+    """Batches whose gradients are averaged into one optimizer step; never across a kept state."""
     compile: bool = False
     """Whether halves run through ``torch.compile``."""
 

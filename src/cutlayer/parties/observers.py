@@ -1,4 +1,9 @@
-"""Observers: what else may look at a step. They are called after the message has left."""
+"""Observers: what else may look at a step.
+
+A release is shown once it is on record and before it is sent: an observer that raises keeps it
+from leaving, and the time that it takes is part of the time of the reply. Copies after an
+interruption are not shown again.
+"""
 
 from collections.abc import Callable
 from typing import Protocol
