@@ -67,11 +67,13 @@ class Folders:
         return label, other
 
 
-def meet(label, other, *, cut_after=None):
-    """One connection; cut after so many messages of the label party. Returns halves or errors."""
+def meet(label, other, *, cut_after=None, other_cut_after=None):
+    """One connection; cut after so many messages of a party. Returns halves or errors."""
     here, there = in_memory_pair()
     if cut_after is not None:
         here = Fragile(here, cut_after)
+    if other_cut_after is not None:
+        there = Fragile(there, other_cut_after)
     outcome = {}
 
     def play():
@@ -239,6 +241,18 @@ def test_nobody_can_hear_the_others_half_and_come_back_with_a_better_one(
     errors = meet(*run.parties(NoNoise()))
     told = [e for e in errors if isinstance(e, TermsMismatchError)]
     assert "another half of the batch order" in str(told[0]), errors
+
+
+def test_nobody_can_hear_the_order_and_come_back_with_other_records(folders, tmp_path):
+    run = folders()
+    meet(*run.parties(NoNoise()), other_cut_after=2)  # it has read the label party's SPLIT
+    assert not (tmp_path / "run/label/journal").exists()
+    table = run.tables[1]
+    run.tables = (run.tables[0], table.ordered_by(table.ids[1:]))
+    label, told = meet(*run.parties(NoNoise()))
+    assert isinstance(label, TermsMismatchError), label
+    assert "share other records than when this run began" in str(label)
+    assert isinstance(told, PeerEndedError)
 
 
 def test_a_label_party_cannot_choose_its_nonce_afterwards(folders, monkeypatch):

@@ -47,6 +47,9 @@ class Standing:
     the order comes from the seed alone."""
     pin_order: Callable[[str], str] | None = None
     """Puts what the peer says of its half on record, the first time only; returns the record."""
+    pin_records: Callable[[str], str] | None = None
+    """At the label party: the same with a hash of the shared records, before its own half is
+    revealed."""
     max_ids: int = MAX_IDS
     """The largest number of records that the peer may announce."""
 
@@ -119,6 +122,13 @@ def shake_hands(
     ordered = (greeting, theirs) if session.role is Role.LABEL else (theirs, greeting)
     salt = sha256("".join(one.nonce for one in ordered).encode()).digest()
     agreement = _match(session, terms, records, theirs.records, salt)
+    if own.pin_records is not None and own.pin_records(agreement.digest) != agreement.digest:
+        session.abort(ErrorCode.TERMS)
+        raise TermsMismatchError(
+            f"{session.role.value}: the parties share other records than when this run began, and "
+            "the order of its batches was told then: whoever knows it could choose who meets whom. "
+            "Bring the same records, or begin a run of another name at both parties."
+        )
     revealed = _compare_split(session, terms, agreement, own.order_nonce)
     if own.order_nonce is not None:
         halves = _order_halves(session, own.order_nonce, theirs.order, revealed)

@@ -224,6 +224,8 @@ class LabelParty:
                 released=self._journalled,
                 order_nonce=self._persistence.key.order_nonce,
                 pin_order=self._persistence.pin_order,
+                # One round has no batches of the peer's.
+                pin_records=self._persistence.pin_records if self._terms.mode == "loop" else None,
             )
         opening = shake_hands(session, self._terms, self._records, standing, self._tell_operator)
         self._on_event(Event(EventKind.HANDSHAKE, step=opening.step, released=self._journalled))

@@ -9,7 +9,7 @@ from cutlayer.parties.release_journal import ReleaseJournal
 from cutlayer.parties.run_key import RunKey
 
 KEY_FILE, JOURNAL_FILE, CHECKPOINTS_FOLDER = "run.key", "journal", "checkpoints"
-_PEER_ORDER_FILE = "peer.order"
+_PEER_ORDER_FILE, _RECORDS_FILE = "peer.order", "shared.records"
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Persistence:
         folder/run.key        the run's secret: noise, batch order, dropout
                journal        at the label party: what was answered
                peer.order     the peer's half of the batch order, or its hash, as first heard
+               shared.records at the label party: a hash of the records that the order was told for
                checkpoints/   the newest three states
     """
 
@@ -62,6 +63,23 @@ class Persistence:
             StorageError: it cannot be written.
         """
         return create_private(self.folder / _PEER_ORDER_FILE, word.encode()).decode("utf-8")
+
+    def pin_records(self, digest: str) -> str:
+        """Put a hash of the shared records on record, the first time only.
+
+        So the peer cannot hear the order, hang up, and leave out records until two that it is
+        curious about meet.
+
+        Args:
+            digest: of the agreement.
+
+        Returns:
+            What is on record.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        return create_private(self.folder / _RECORDS_FILE, digest.encode()).decode("utf-8")
 
     def close(self) -> None:
         """Let go of the run's folder."""
