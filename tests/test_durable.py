@@ -4,8 +4,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from cutlayer.durable import PARTIAL, create_private, whole_file, write_tensors
-from cutlayer.errors import StorageError
+from cutlayer.durable import PARTIAL, create_private, only_process, whole_file, write_tensors
+from cutlayer.errors import ConfigurationError, StorageError
 
 
 @pytest.fixture
@@ -59,3 +59,13 @@ def test_a_secret_is_its_owners_and_the_first_writer_wins(tmp_path):
     assert create_private(path, b"second") == b"first"
     assert path.stat().st_mode & 0o777 == 0o600
     assert [entry.name for entry in tmp_path.iterdir()] == ["secret"]
+
+
+def test_a_folder_belongs_to_one_process_until_it_ends(tmp_path):
+    folder = tmp_path / "new" / "folder"
+    with only_process(folder, "label party"):
+        message = r"^label party: another process is working on .*folder"
+        with pytest.raises(ConfigurationError, match=message), only_process(folder, "label party"):
+            pass
+    with only_process(folder, "label party"):
+        pass

@@ -3,6 +3,7 @@
 Every failure of the disk is one typed error.
 """
 
+import fcntl
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -13,10 +14,12 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from cutlayer.errors import StorageError
+from cutlayer.errors import ConfigurationError, StorageError
 
 PARTIAL = ".partial"
 """Suffix of a file that is being written; left-overs of a crash may be deleted."""
+LOCK_FILE = "lock"
+"""Name of the empty file in a folder that belongs to one process at a time."""
 
 
 @contextmanager
@@ -97,6 +100,32 @@ def create_private(path: Path, content: bytes) -> bytes:
             Path(name).unlink()
         sync(path.parent)
     return content
+
+
+@contextmanager
+def only_process(folder: Path, named_by: str) -> Iterator[None]:
+    """Keep other processes out of a folder; the system frees it when this one dies.
+
+    Args:
+        folder: made if it does not exist.
+        named_by: the party, or the option, that named the folder; for the error.
+
+    Raises:
+        ConfigurationError: another process works in it.
+        StorageError: the disk is full or broken, or access is denied.
+    """
+    with storage(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / LOCK_FILE).open("ab")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigurationError(
+                f"{named_by}: another process is working on {folder}. Wait for it to end, or name "
+                "another folder."
+            ) from error
+        yield
 
 
 def sync(path: Path) -> None:

@@ -10,9 +10,9 @@ from safetensors.torch import load_file
 from torch.nn import functional
 
 from cutlayer.data import DATASETS, BatchSchedule, Encoder, Split
+from cutlayer.durable import only_process
 from cutlayer.errors import ConfigurationError, ConnectionLostError, DataError
 from cutlayer.experiments.comparison import (
-    _only_one,
     pending,
     run_comparison,
     training_folder,
@@ -213,7 +213,7 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path):
 
 def test_two_processes_in_one_folder_do_not_meet(finished):
     plan, folder = finished
-    with _only_one(folder), pytest.raises(ConfigurationError, match="another process"):
+    with only_process(folder, "test"), pytest.raises(ConfigurationError, match="another process"):
         run_comparison(plan, folder, Quiet())
 
 

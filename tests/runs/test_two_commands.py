@@ -182,11 +182,15 @@ def test_going_on_twice_from_the_same_checkpoint_gives_the_same_weights(pair):
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
-def wait_for_checkpoint(pair, pattern="step-*"):
+def wait_until(reached):
     deadline = time.monotonic() + 60
-    while not list(pair.kept("label").glob(f"checkpoints/{pattern}")):
+    while not reached():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def wait_for_checkpoint(pair, pattern="step-*"):
+    wait_until(lambda: list(pair.kept("label").glob(f"checkpoints/{pattern}")))
 
 
 @pytest.mark.parametrize("killed", ["label", "other"])
@@ -239,6 +243,18 @@ def test_stop_above_ends_a_run_that_then_never_gets_a_bound(pair):
     status, _, err = pair.run()["label"]
     assert status == 2
     assert "that may stop on labels, and was now started with NoNoise()" in err
+
+
+def test_a_second_start_of_a_party_leaves_the_first_one_alone(pair):
+    first = pair.start("other")
+    wait_until((pair.kept("other") / "run.key").exists)  # the lock came before
+    second = pair.start("other")
+    _, err = second.communicate(timeout=60)
+    assert second.returncode == 2
+    assert "non-label party: folder: another process is working on" in err
+    label = pair.start("label")
+    for process in (label, first):
+        assert process.communicate(timeout=120) and process.returncode == 0
 
 
 def test_ctrl_c_says_what_was_kept(pair):

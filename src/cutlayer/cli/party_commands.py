@@ -1,7 +1,7 @@
 """The commands of a party that trains with its own file: train, predict."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +16,7 @@ from cutlayer.audits.live_leak import Listener, live_attacks
 from cutlayer.audits.tracking import open_tracker, tracked
 from cutlayer.cli.training_progress import TrainingProgress
 from cutlayer.data import TableReading
+from cutlayer.durable import only_process
 from cutlayer.errors import ConfigurationError
 from cutlayer.operation.monitor import Monitor
 from cutlayer.operation.status import RunStatus
@@ -55,7 +56,8 @@ def label_party(context: typer.Context, config: Configuration) -> None:
     console = Console()
     with _stopping(configuration), Monitor(configuration) as monitor:
         reading = _read(configuration, console)
-        with _live_progress(configuration, monitor.status, console) as progress:
+        live = _live_progress(configuration, monitor.status, console)
+        with _alone(configuration), live as progress:
             run = run_label_party(
                 configuration,
                 reading,
@@ -89,7 +91,7 @@ def non_label_party(context: typer.Context, config: Configuration) -> None:
     console = Console()
     with _stopping(configuration), Monitor(configuration) as monitor:
         reading = _read(configuration, console)
-        with TrainingProgress(console, monitor.status) as progress:
+        with _alone(configuration), TrainingProgress(console, monitor.status) as progress:
             half = run_non_label_party(
                 configuration,
                 reading,
@@ -192,6 +194,11 @@ def _read(
     for notice in reading.notices:
         console.print(notice, style="yellow", markup=False, soft_wrap=True)
     return reading
+
+
+def _alone(configuration: PartyConfiguration) -> AbstractContextManager[None]:
+    """The run folder for this process alone: a second one would disturb the first one's peer."""
+    return only_process(configuration.run_folder, f"{configuration.role.value}: folder")
 
 
 @contextmanager

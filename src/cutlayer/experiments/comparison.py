@@ -1,10 +1,7 @@
 """Run the trainings of a plan, one after the other, each kept in its own folder."""
 
-import fcntl
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +9,7 @@ import torch
 
 from cutlayer.audits import ReleaseRecorder
 from cutlayer.data import DATASETS, PartyTable, Split
+from cutlayer.durable import only_process
 from cutlayer.errors import ConfigurationError, ConnectionLostError
 from cutlayer.experiments.channel import Channel, PeerProcess, PeerThread
 from cutlayer.experiments.plan import ALONE, Plan, Training, keep_plan
@@ -76,22 +74,8 @@ def run_comparison(plan: Plan, run_folder: Path, watcher: Watcher) -> None:
     table = DATASETS[plan.data]().label_party_table()
     _require_records(plan, table)
     keep_plan(plan, run_folder)
-    with _only_one(run_folder):
+    with only_process(run_folder, "--out"):
         _run_all(plan, run_folder, table, watcher)
-
-
-@contextmanager
-def _only_one(run_folder: Path) -> Iterator[None]:
-    """Keep a second process out of the folder; the operating system frees it at the end."""
-    with (run_folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConfigurationError(
-                f"--out: another process is at work in {run_folder}. Wait for it, or choose "
-                "another folder."
-            ) from error
-        yield
 
 
 def _run_all(plan: Plan, run_folder: Path, table: PartyTable, watcher: Watcher) -> None:

@@ -12,13 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from cutlayer.data import DATASETS
 from cutlayer.data.preparation.output import source_mark
 from cutlayer.data.prepared import PreparedData
-from cutlayer.durable import PARTIAL, whole_file
+from cutlayer.durable import LOCK_FILE, PARTIAL, whole_file
 from cutlayer.errors import ConfigurationError, CutlayerError, DataError
 from cutlayer.experiments.tradeoff.grid import Run, protection_of, specs_of
 from cutlayer.experiments.tradeoff.table_keys import TableKeys
 from cutlayer.protections import Protection
 
-CONFIGURATION_FILE, SOURCES_FILE, LOCK_FILE = "configuration.json", "sources.json", "lock"
+CONFIGURATION_FILE, SOURCES_FILE = "configuration.json", "sources.json"
 _LONGEST_NAME = 200
 _SOURCES = ("data", "images", "prepared", "label_party and non_label_party")
 _MAY_CHANGE = {"protections", "seeds", "workers", "keep_transcripts", "published"}

@@ -1,23 +1,20 @@
 """The sweep: every run of the grid that has no result yet, on a pool of processes."""
 
-import fcntl
 import multiprocessing
 import os
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
-from cutlayer.durable import storage
-from cutlayer.errors import ConfigurationError, CutlayerError
+from cutlayer.durable import only_process
+from cutlayer.errors import CutlayerError
 from cutlayer.experiments.tradeoff.configuration import (
-    LOCK_FILE,
     TradeoffConfiguration,
     keep_configuration,
     require_same_sweep,
@@ -74,7 +71,7 @@ def run_sweep(
         StorageError: the folder cannot be written.
     """
     require_same_sweep(configuration, folder)
-    with _alone(folder):
+    with only_process(folder, "--out"):
         keep_configuration(configuration, folder)
         _run_what_is_left(configuration, folder, on_look, retry_failed=retry_failed, pool=pool)
 
@@ -106,23 +103,6 @@ def _run_what_is_left(
                 write_record(failure, run_folder(folder, run) / FAILURE_FILE)
         waiting = [run for run in waiting if state_of(folder, run) in ("waiting", "running")]
     on_look()
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep a second process out; the system gives the lock back when a process dies."""
-    with storage(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / LOCK_FILE).open("ab")
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConfigurationError(
-                f"--out: another process is working on {folder}. Wait for it, or choose another "
-                "folder."
-            ) from error
-        yield
 
 
 def _on_pool(
