@@ -31,12 +31,21 @@ from cutlayer.errors import (
     LeakStopError,
     PeerEndedError,
     ProtectionError,
+    TermsMismatchError,
 )
 from cutlayer.experiments.comparison import pending, run_comparison, training_records
 from cutlayer.experiments.findings_of_run import findings_of_run
 from cutlayer.experiments.plan import Plan, fitting_defaults, make_plan
 
 _TO_MEND, _FAILED, _INTERRUPTED = 2, 1, 130
+_NEED_AN_OPERATOR = (
+    ConfigurationError,
+    DataError,
+    LeakStopError,
+    ProtectionError,
+    TermsMismatchError,
+)
+"""Starting again changes nothing, so a service must not."""
 
 app = typer.Typer(
     name="cutlayer",
@@ -129,7 +138,7 @@ def main() -> None:
     """Entry point: errors of ours become one message and an exit status."""
     try:
         app()  # typer ends the process itself, with 2 after a wrong argument
-    except (ConfigurationError, DataError, LeakStopError, ProtectionError) as error:
+    except _NEED_AN_OPERATOR as error:
         _complain(str(error), _TO_MEND)
     except PeerEndedError as error:
         _complain(str(error), _INTERRUPTED if error.stopped else _FAILED)

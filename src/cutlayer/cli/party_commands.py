@@ -100,7 +100,7 @@ def non_label_party(context: typer.Context, config: Configuration) -> None:
                 monitor=monitor,
             )
     print_left_out(half.agreement.only_here, half.agreement.only_there, configuration, console)
-    console.print(f"Bottom half: {configuration.run_folder}", soft_wrap=True)
+    console.print(f"Bottom half: {configuration.run_folder}", markup=False, soft_wrap=True)
 
 
 def predict(

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Self
 
 from cutlayer.errors import ConfigurationError
 from cutlayer.operation.status import RunStatus
+from cutlayer.parties.release_journal import ENTRY_BYTES
 from cutlayer.protocol import Address, Role
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
-
-_JOURNAL_ENTRY_BYTES = 80
 
 
 class MetricsServer:
@@ -99,7 +98,7 @@ class _Collector:
                 (
                     "journal_bytes",
                     "Bytes of these entries.",
-                    status.released * _JOURNAL_ENTRY_BYTES,
+                    status.released * ENTRY_BYTES,
                 ),
                 ("planned_releases", "Releases planned for a record.", status.planned_releases),
                 ("used_releases", "Most releases of a record so far.", status.used_releases),

@@ -24,6 +24,8 @@ from cutlayer.errors import ConfigurationError, DataError, ProtocolError
 
 _FORMAT = "cutlayer.journal/1"
 _ENTRY = struct.Struct("<Q32s32s8s")
+ENTRY_BYTES = _ENTRY.size
+"""How much a journal grows with each step."""
 _CHECKED_BYTES = _ENTRY.size - 8
 _MOST_HEADER_BYTES = 1 << 16
 
@@ -37,7 +39,8 @@ class ReleaseJournal:
     Args:
         path: the file; made when the first reply is about to leave.
         protection: exact settings of the protection that the run is about to use, as text. A bound
-            computed from one protection would not cover what has left under another.
+            computed from one protection would not cover what has left under another. ``None`` for
+            whoever only wants to know how much was sent.
         look_only: whether the file is to be checked and not to be touched: what a crash left of its
             last entry stays, and nothing can be put on record.
 
@@ -47,7 +50,7 @@ class ReleaseJournal:
         StorageError: it cannot be read.
     """
 
-    def __init__(self, path: Path, protection: str, *, look_only: bool = False) -> None:
+    def __init__(self, path: Path, protection: str | None, *, look_only: bool = False) -> None:
         self._path, self._protection = path, protection
         self._look_only = look_only
         self._file: BinaryIO | None = None
@@ -79,7 +82,7 @@ class ReleaseJournal:
         Raises:
             ConfigurationError: earlier replies of this run were bound to something else.
         """
-        wanted = {**binding, "protection": self._protection}
+        wanted = {**binding, "protection": str(self._protection)}
         if self._bound is None:
             self._bound = wanted
             return
@@ -216,6 +219,8 @@ class ReleaseJournal:
         self._start = len(header[0]) + 1
         self._check = _first_check(header[0] + b"\n")
         self._read_entries(file)
+        if self._protection is None:
+            return
         if self.released and bound.get("protection") != self._protection:
             raise ConfigurationError(
                 f"label party: this run has sent {self.released} messages under "

@@ -5,6 +5,8 @@ from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from cutlayer.parties import ReleaseJournal
+from cutlayer.parties.persistence import JOURNAL_FILE
 from cutlayer.audits.finding_rows import (
     GENEROUS_HINT,
     Audited,
@@ -61,7 +63,8 @@ def findings_of_recorded_run(
         on_release=lambda done: on_progress(done, len(transcript)),
     )
     kept = read_findings(folder / _FINDINGS) if (folder / _FINDINGS).exists() else None
-    sent = max((m.epochs or 0 for m in audit.leak.measurements), default=0)
+    seen_epochs = max((m.epochs or 0 for m in audit.leak.measurements), default=0)
+    sent = max(seen_epochs, _releases_on_record(folder))
     audited = _audited(context, kept, sent, scope)
     part = transcript.sampled / len(transcript.ids)
     seen, releases = audit.leak.rows, audit.leak.releases
@@ -102,6 +105,15 @@ def findings_of_recorded_run(
         description=kept.description if kept else None,
     )
     return without_guarantee(findings) if context.may_stop else findings
+
+
+def _releases_on_record(folder: Path) -> int:
+    """How often a record was sent: a crash may have cost the recording the last messages."""
+    journal = ReleaseJournal(folder / JOURNAL_FILE, None, look_only=True)
+    try:
+        return journal.releases_per_record
+    finally:
+        journal.close()
 
 
 def _audited(

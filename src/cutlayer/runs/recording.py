@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cutlayer.audits import ReleaseRecorder
 from cutlayer.audits.findings import Bound, Findings
+from cutlayer.durable import whole_file
 from cutlayer.errors import DataError
 from cutlayer.parties import Agreement, Canaries
 from cutlayer.runs.configuration import LabelConfiguration
@@ -70,9 +71,8 @@ def open_recorder(
         test_records=len(agreement.test),
         positive_share=float(canaries.labels[agreement.train].double().mean()),
     )
-    partial = folder / f"{_CONTEXT}.partial"
-    partial.write_text(context.model_dump_json(indent=1), encoding="utf-8")
-    partial.replace(folder / _CONTEXT)
+    with whole_file(folder / _CONTEXT) as partial:
+        partial.write_text(context.model_dump_json(indent=1), encoding="utf-8")
     generator = torch.Generator()
     generator.seed()
     return ReleaseRecorder(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from torch import nn
 
+from cutlayer.parties.release_journal import ENTRY_BYTES
 from cutlayer.data import Encoder, PartyTable
 from cutlayer.errors import StorageError
 from cutlayer.parties import InputShape
@@ -17,7 +18,6 @@ from cutlayer.runs.halves import build_bottom, build_top
 
 CHECKPOINTS = 4
 """Three are kept, and a fourth is there while the oldest of them still is."""
-JOURNAL_BYTES = 80
 """An entry of the journal, one for each step."""
 _FLOAT_BYTES = 4
 _ADAM_MOMENTS = 2
@@ -65,7 +65,7 @@ def room_for(configuration: PartyConfiguration, table: PartyTable) -> Room:
     steps = configuration.epochs * max(1, int(len(table) * share / configuration.batch_size))
     journal = recording = 0
     if isinstance(configuration, LabelConfiguration):
-        journal = JOURNAL_BYTES * steps
+        journal = ENTRY_BYTES * steps
         messages = 2 * _FLOAT_BYTES * configuration.batch_size * configuration.cut_width * steps
         recording = min(int(configuration.record), messages)
     return Room(CHECKPOINTS * state, journal, recording)
