@@ -9,7 +9,7 @@ demo: $(ENVIRONMENT)  ## two processes train on bundled real data; table, findin
 	$(BIN)/cutlayer demo
 
 test: $(ENVIRONMENT) lint  ## all checks
-	$(BIN)/pytest -m "not slow" -n 2 --dist loadfile --cov --cov-report=term:skip-covered
+	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal --cov --cov-report=term:skip-covered
 
 test-slow: $(ENVIRONMENT)  ## what takes longer
 	$(BIN)/pytest -m slow --ignore tests/faults

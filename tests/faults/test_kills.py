@@ -28,6 +28,7 @@ def killed(plan, folder, kills, seed, figure):
     return toll
 
 
+@pytest.mark.timeout(900)  # half a minute alone, more beside other tests
 def test_two_hundred_kills_change_nothing(plan, folder, seed, figure):
     toll = killed(plan, folder, 200, seed, figure)
     assert set(toll.places) == {"any moment", "handshake", "checkpoint write", "journal write"}

@@ -113,5 +113,8 @@ def test_the_judge_knows_a_second_reply_when_it_sees_one(quiet):
     (other.of("label") / JOURNAL).unlink()
     shutil.rmtree(other.of("label") / "checkpoints")
     shutil.rmtree(other.of("other") / "checkpoints")
+    for party in ("label", "other"):  # what else would notice the other key
+        for name in ("peer.order", "shared.records"):
+            (other.of(party) / name).unlink(missing_ok=True)
     with pytest.raises(AssertionError, match="second reply"):
         interrupted._judged(play(other), "a run without its journal")

@@ -286,6 +286,16 @@ def test_predict_gives_the_predictions_of_the_run_again_and_new_ones(pair):
     both = first.join(again, on="id")
     assert len(both) == len(first)
     assert (both["probability"] - both["probability_right"]).abs().max() < 1e-6
+    # One record alone, whose columns are all constant, is read as the training read them.
+    for party, columns in (("label", ["id", "x0", "x1"]), ("other", ["id", "x2", "x3"])):
+        pair.write_table(party, columns, table=table[:1], name="one.csv")
+    options = ("--file", "one.csv")
+    assert_ended_well(
+        pair.run(command="predict", label=(*options, "--out", "one.csv"), other=options)
+    )
+    alone = pl.read_csv(pair.folder / "label" / "one.csv", schema_overrides={"id": pl.String})
+    expected = again.filter(pl.col("id") == alone["id"][0])["probability"]
+    assert alone["probability"].to_list() == pytest.approx(expected.to_list(), abs=1e-6)
 
 
 def test_frozen_sends_no_gradient(pair):

@@ -14,6 +14,7 @@ from cutlayer.audits.attack_tally import Measurement, joined_fields, measured, o
 from cutlayer.audits.hints import Hints, read_hints
 from cutlayer.audits.known_records import HintBank
 from cutlayer.audits.leak_audit import FirstLayer, LeakAudit, OnRelease, audit_leak
+from cutlayer.audits.one_thread import one_thread
 from cutlayer.audits.own_knowledge import OwnKnowledge, own_knowledge
 from cutlayer.audits.recorder import HINTS, TRANSCRIPT, TRUTH
 from cutlayer.audits.scope import AnyAttack, Attacker, AuditScope, all_attacks
@@ -113,15 +114,16 @@ def audit_training(
         if not readable:
             raise ValueError("activation is missing, and every chosen attack reads it.")
     every = max(1, -(-len(training.releases) // EXPENSIVE_RELEASES))
-    leak = audit_leak(
-        training.releases,
-        training.truth,
-        hints=training.hints,
-        attacks=readable,
-        first_layer=training.first_layer,
-        scope=replace(scope, expensive_every=every),
-        on_release=on_release,
-    )
+    with one_thread():
+        leak = audit_leak(
+            training.releases,
+            training.truth,
+            hints=training.hints,
+            attacks=readable,
+            first_layer=training.first_layer,
+            scope=replace(scope, expensive_every=every),
+            on_release=on_release,
+        )
     if training.held_out is not None:
         chosen = all_attacks() if attacks is None else attacks
         attackers = scope.attackers(chosen, named=attacks is not None)

@@ -118,14 +118,14 @@ def predict(
     overrides = overrides_of(context)
     if role_of(config) is Role.NON_LABEL:
         asked = read_configuration(NonLabelConfiguration, config, overrides)
-        reading = _read(asked, console)
+        reading = _read(asked, console, predicting=True)
         with met_peer(asked, console) as transport:
             shared = predict_as_non_label_party(asked, reading, transport)
         console.print(f"{len(shared.ids):,} records were predicted by the label party.")
         print_left_out(shared.only_here, shared.only_there, asked, console)
         return
     asking = read_configuration(LabelConfiguration, config, overrides)
-    reading = _read(asking, console, labelled=False)
+    reading = _read(asking, console, predicting=True)
     target = out or asking.run_folder / NEW_PREDICTIONS_FILE
     with met_peer(asking, console) as transport:
         shared = predict_as_label_party(asking, reading, transport, target)
@@ -185,12 +185,12 @@ def _live_progress(
 
 
 def _read(
-    configuration: PartyConfiguration, console: Console, *, labelled: bool = True
+    configuration: PartyConfiguration, console: Console, *, predicting: bool = False
 ) -> TableReading:
     """Read the party's file and say what was noticed."""
     require_model(configuration)
     torch.set_num_threads(configuration.threads)
-    reading = read_records(configuration, labelled=labelled)
+    reading = read_records(configuration, predicting=predicting)
     for notice in reading.notices:
         console.print(notice, style="yellow", markup=False, soft_wrap=True)
     return reading

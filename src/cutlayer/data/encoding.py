@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import polars as pl
@@ -99,6 +99,14 @@ class Encoder:
     def width(self) -> int:
         """How many encoded columns there are; 0 where the party has no usable feature."""
         return len(self.column_names)
+
+    @property
+    def kinds(self) -> dict[str, Literal["infer", "numeric", "categorical"]]:
+        """How each column that was trained with is to be read."""
+        return {
+            column.name: "numeric" if isinstance(column, NumericColumn) else "categorical"
+            for column in self.columns
+        }
 
     def encode(self, table: PartyTable) -> Tensor:
         """Encode any rows of the same party.

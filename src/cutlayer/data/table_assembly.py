@@ -54,6 +54,8 @@ class TableAssembly:
     message: FileMessage
     notices: list[str]
     """Those of the file so far; decisions add theirs."""
+    screened: bool = True
+    """Whether columns that nothing can be learned from are left out."""
 
     def reading(
         self, *, positive: Positive | None, negative: Literal["rest"] | None
@@ -84,6 +86,8 @@ class TableAssembly:
 
     def _features(self) -> pl.DataFrame:
         """The columns that something can be learned from."""
+        if not self.screened:
+            return pl.DataFrame(self.columns.features)
         for name, stored in self.columns.unusable.items():
             self._note(f"left out, because {stored} values are neither numbers nor texts.", name)
         kept = []

@@ -8,6 +8,7 @@ from cutlayer.data.cell_values import CellRules, Decimal
 from cutlayer.data.column_choice import ROW_NUMBER, ColumnChoice, ColumnRules
 from cutlayer.data.column_reading import read_columns
 from cutlayer.data.delimited_text import DelimitedText, TextFormat
+from cutlayer.data.encoding import Encoder
 from cutlayer.data.file_message import FileMessage, listing, nearest
 from cutlayer.data.label_values import Positive
 from cutlayer.data.parquet_table import ParquetTable, is_parquet
@@ -105,13 +106,18 @@ class TableFile:
         self._check_signs()
         self._check_roles()
 
-    def read(self, party: PartyName, *, labelled: bool = True) -> TableReading:
+    def read(
+        self, party: PartyName, *, labelled: bool = True, trained: Encoder | None = None
+    ) -> TableReading:
         """Read the file as the table of this party.
 
         Args:
             party: who owns the file; the label party must name a label column, the other one not.
             labelled: ``False`` for records of the label party that are to be predicted: their
                 label column is not read, and need not be in the file.
+            trained: what a model was trained with: then exactly its columns are read, as the kinds
+                they had, however few records there are; nothing is screened, ``keep``, ``drop``,
+                ``numeric`` and ``categorical`` are not looked at, and labels are not read.
 
         Returns:
             The table, rows as in the file, and the notices.
@@ -127,12 +133,25 @@ class TableFile:
         message = FileMessage(party, self.path)
         source = self._source(message)
         rules_of_columns = self._column_rules()
-        if not labelled and self.label_column is not None:
+        if trained is not None:
+            labelled = False
+            rules_of_columns = replace(
+                rules_of_columns, label_column=None, keep=(), drop=(), numeric=(), categorical=()
+            )
+        elif not labelled and self.label_column is not None:
             present = (self.label_column,) if self.label_column in source.names else ()
             rules_of_columns = replace(
                 rules_of_columns, label_column=None, drop=(*self.drop, *present)
             )
         choice = rules_of_columns.applied_to(source.names, message, source.hint)
+        if trained is not None:
+            for name in trained.kinds:
+                if name not in source.names:
+                    raise message.error(
+                        f"column {name!r} is not in it, but the model was trained with it. Add the "
+                        "column, with empty cells if nothing is known."
+                    )
+            choice = replace(choice, features=trained.kinds)
         if party == NON_LABEL_PARTY and not choice.features:
             raise message.error(
                 f"must hold a column to learn from, but of {listing(source.names)} the options "
@@ -140,7 +159,9 @@ class TableFile:
             )
         rules = CellRules(self.missing, self.strip, self.decimal)
         columns = read_columns(source, choice, message, rules)
-        assembly = TableAssembly(columns, choice, rules, message, list(source.notices))
+        notices = list(source.notices)
+        screened = trained is None
+        assembly = TableAssembly(columns, choice, rules, message, notices, screened=screened)
         if not labelled:
             return assembly.reading(positive=None, negative=None)
         return assembly.reading(positive=self.positive, negative=self.negative)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import fmean, stdev
 from typing import Literal
 
@@ -97,7 +98,7 @@ class ProtectionSummary:
         """Whether it was measured by utility alone, since no gradient is ever sent."""
         return bool(self.rows) and all(row.attack is None for row in self.rows)
 
-    @property
+    @cached_property
     def attacked(self) -> tuple[FindingRow, ...]:
         """The rows of the training in which an attack reached a defined leak AUC."""
         return tuple(
@@ -129,7 +130,7 @@ class ProtectionSummary:
         rows = [(r.test_loss, r.test_loss_error) for r in self.rows]
         return _first(rows) or _estimate(self.utility.test_loss if self.utility else [])
 
-    @property
+    @cached_property
     def target(self) -> Target:
         """What the headline numbers are measured against: the labels, if anything was."""
         against_labels = any(row.target == "labels" for row in self.attacked)

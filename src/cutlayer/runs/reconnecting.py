@@ -49,4 +49,4 @@ def until_done(
             if now > give_up:
                 raise
             kind = "was silent for too long" if isinstance(error, DeadlineError) else "was lost"
-            tell(f"The connection {kind} ({error}) Nothing else is: waiting for the peer.")
+            tell(f"The connection {kind} ({error}) Nothing else was lost; waiting for the peer.")

@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from cutlayer.data import TableReading, TextSequence
 from cutlayer.errors import CutlayerError
+from cutlayer.parties.checkpoint import load_encoder
 from cutlayer.protocol import (
     Deadlines,
     Endpoint,
@@ -30,22 +31,25 @@ from cutlayer.runs.configuration import PartyConfiguration
 _FAREWELL_SECONDS = 2.0
 
 
-def read_records(configuration: PartyConfiguration, *, labelled: bool = True) -> TableReading:
+def read_records(configuration: PartyConfiguration, *, predicting: bool = False) -> TableReading:
     """Read the records that take part; if that fails, tell a peer that is waiting before raising.
 
     These are all records of the party's file, or those that a private alignment found.
 
     Args:
         configuration: of the party.
-        labelled: whether the label party needs its labels, as for a training.
+        predicting: whether a finished run is to predict them: then exactly the columns that it was
+            trained with are read, and no labels.
 
     Raises:
         ConfigurationError: the identity of this party is not in order.
-        DataError: the file breaks a rule, or there is no private alignment yet.
+        DataError: the file breaks a rule, there is no private alignment yet, or the run that is to
+            predict has not ended here.
     """
     table_file = configuration.table_file()
     with telling_peer(configuration):
-        reading = table_file.read(configuration.role.value, labelled=labelled)
+        trained = load_encoder(configuration.run_folder) if predicting else None
+        reading = table_file.read(configuration.role.value, trained=trained)
         return replace(reading, table=aligned_records(configuration, reading.table))
 
 
