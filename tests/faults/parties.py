@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
+import coverage
 import torch
 
 from cutlayer.data.tensor_records import TensorRecords
@@ -114,6 +115,8 @@ def start(plan: Plan, party: str, sabotage: str = "") -> multiprocessing.process
 
 
 def _play(settings: dict, party: str, sabotage: str) -> None:
+    if (measuring := coverage.Coverage.current()) is not None:
+        measuring.stop()  # a trace of every line makes a party several times slower
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     plan = Plan(**settings)
