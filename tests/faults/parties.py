@@ -127,7 +127,8 @@ def _play(settings: dict, party: str, sabotage: str) -> None:
     try:
         commit(sabotage)
         weights = _label(plan, folder) if party == "label" else _other(plan, folder)
-        (folder / DONE).write_text(json.dumps(weights))
+        (folder / "partial").write_text(json.dumps(weights))
+        (folder / "partial").rename(folder / DONE)
     except CutlayerError as error:
         with (folder / "error.txt").open("a") as file:
             file.write(f"{type(error).__name__}: {error}\n")

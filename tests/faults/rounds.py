@@ -69,9 +69,13 @@ class Round:
         return all(self.is_done(party) for party in PARTIES)
 
     def kill(self, party: str) -> bool:
-        """SIGKILL; whether the party was still alive."""
+        """SIGKILL; whether the party was still alive, and needed.
+
+        A party that is killed when the other has finished would wait for it in vain: then an
+        operator starts both again, as docs/operation.md says.
+        """
         process = self.processes[party]
-        if not process.is_alive():
+        if not process.is_alive() or any(self.is_done(one) for one in PARTIES):
             return False
         process.kill()
         process.join()
