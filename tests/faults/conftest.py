@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.parties import CONTEXT, Plan
+from tests.faults.parties import Plan
 from tests.faults.wan import FarLink
+from tests.fork_server import Untraced
 from tests.protocol.networks import make_identities
 
 _FIGURES = pytest.StashKey[list[tuple[str, str, str]]]()
@@ -19,7 +20,7 @@ _FIGURES = pytest.StashKey[list[tuple[str, str, str]]]()
 @pytest.fixture(scope="session", autouse=True)
 def _server() -> None:
     """Let the server that parties fork from load torch before anybody looks at the clock."""
-    first = CONTEXT.Process(target=os.getpid)
+    first = Untraced(target=os.getpid)
     first.start()
     first.join()
 

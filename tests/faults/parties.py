@@ -4,16 +4,15 @@ Processes are forked from a server that has imported torch, so that a start cost
 """
 
 import json
-import multiprocessing
 import os
 import signal
 import sys
 import traceback
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-import coverage
 import torch
 
 from cutlayer.data.tensor_records import TensorRecords
@@ -44,9 +43,8 @@ from cutlayer.protocol.identity import word_of
 from cutlayer.runs.reconnecting import until_done
 from tests.faults.sabotage import commit
 from tests.faults.wan import enter, namespace_of
+from tests.fork_server import Untraced
 
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["pytest", "tests.faults.parties", "tests.faults.warm"])
 PARTIES = ("label", "other")
 ROLE = {"label": Role.LABEL, "other": Role.NON_LABEL}
 DONE, JOURNAL = "done.json", "journal"
@@ -101,7 +99,7 @@ class Plan:
         )
 
 
-def start(plan: Plan, party: str, sabotage: str = "") -> multiprocessing.process.BaseProcess:
+def start(plan: Plan, party: str, sabotage: str = "") -> BaseProcess:
     """Start a party; it ends with status 0, or with 1 and a line in its folder's error.txt.
 
     Args:
@@ -109,14 +107,12 @@ def start(plan: Plan, party: str, sabotage: str = "") -> multiprocessing.process
         party: ``label`` or ``other``.
         sabotage: what befalls the process; see :mod:`tests.faults.sabotage`.
     """
-    process = CONTEXT.Process(target=_play, args=(asdict(plan), party, sabotage), daemon=True)
+    process = Untraced(target=_play, args=(asdict(plan), party, sabotage), daemon=True)
     process.start()
     return process
 
 
 def _play(settings: dict, party: str, sabotage: str) -> None:
-    if (measuring := coverage.Coverage.current()) is not None:
-        measuring.stop()  # a trace of every line makes a party several times slower
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     plan = Plan(**settings)

@@ -4,14 +4,13 @@ The process is forked from a server that has imported cutlayer, so that a test d
 the import of torch again and again. What it runs is the installed entry point.
 """
 
-import multiprocessing
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["cutlayer.cli"])
+from tests.fork_server import CONTEXT
 
 
 class Command:
@@ -21,7 +20,7 @@ class Command:
         number = len(list(folder.glob(".said-*")))
         self._out, self._err = (folder / f".{kind}-{number}" for kind in ("said", "complained"))
         self._out.touch()
-        self._process = _CONTEXT.Process(
+        self._process = CONTEXT.Process(
             target=_play, args=(arguments, str(folder), str(self._out), str(self._err))
         )
         self._process.start()
@@ -41,6 +40,14 @@ class Command:
 
     def terminate(self) -> None:
         os.kill(self._process.pid, signal.SIGTERM)
+
+    def wait_until_said(self, words: str, seconds: float = 120) -> None:
+        """Wait for words in what it prints."""
+        deadline = time.monotonic() + seconds
+        while words not in self._out.read_text():
+            assert self._process.is_alive(), self._err.read_text()
+            assert time.monotonic() < deadline, f"{words!r} was not said within {seconds} s"
+            time.sleep(0.02)
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         self._process.join(timeout)

@@ -411,11 +411,15 @@ def test_a_bad_file_gives_one_message_and_the_peer_a_clean_end(pair, name):
 
 def test_a_bad_file_at_the_non_label_party_ends_the_label_party(pair):
     (pair.folder / "other" / "table.csv").write_text("id;x2\n")
-    done = pair.run()
-    assert done["other"][0] == 2
-    assert "non-label party" in done["other"][2]
-    assert done["label"][0] == 1
-    assert "non-label party ended the session" in done["label"][2]
+    label = pair.start("label")
+    label.wait_until_said("Listening on")  # a party that fails waits for nobody
+    other = pair.start("other")
+    _, told = other.communicate(timeout=120)
+    assert other.returncode == 2
+    assert "non-label party" in told
+    _, told = label.communicate(timeout=120)
+    assert label.returncode == 1
+    assert "non-label party ended the session" in told
 
 
 def test_ids_that_never_match(pair):
