@@ -52,7 +52,8 @@ class NoiseSource(ABC):
 
     def unit_vectors_like(self, tensor: Tensor) -> Tensor:
         """Rows that point in uniformly random directions, float64, norm 1, shape of ``tensor``."""
-        return torch.nn.functional.normalize(self.normal_like(tensor), dim=1)
+        rows = self.normal_like(tensor)
+        return rows.div_(torch.linalg.vector_norm(rows, dim=1, keepdim=True))
 
 
 class SecretNoise(NoiseSource):

@@ -134,6 +134,7 @@ class Killing:
         self._chance, self._toll, self._most = chance, toll, toll.kills + most
         self._longest_pause = longest_pause
         self._aimed: dict[str, str] = {}
+        self._again: set[str] = set()
         self._fallen: tuple[float, int] | None = None
         self._round = Round(plan, {party: self._aim(party) for party in PARTIES})
         self._due = self._next_moment()
@@ -148,6 +149,7 @@ class Killing:
                 self._strike()
                 for party in PARTIES:
                     self._raise_again(party)
+                    self._fetch_back_peer(party)
                 time.sleep(0.002)
             self._look_for_recovery()
             return outcome(self._round.plan)
@@ -166,7 +168,7 @@ class Killing:
                     self._fell("any moment")
 
     def _raise_again(self, party: str) -> None:
-        """Start a party that has died, and its peer with it if that has already finished."""
+        """Start a party that has died."""
         process = self._round.processes[party]
         if process.is_alive() or self._round.is_done(party):
             return
@@ -175,8 +177,14 @@ class Killing:
         if place := self._aimed.pop(party, None):
             self._fell(place)
         self._round.start(party, self._aim(party))
+        self._again.add(party)
+
+    def _fetch_back_peer(self, party: str) -> None:
+        """Start the peer of a party that died after the peer had all it needed: it waits for it."""
         (peer,) = set(PARTIES) - {party}
-        if not self._round.processes[peer].is_alive() and self._round.is_done(peer):
+        left = self._round.is_done(peer) and not self._round.processes[peer].is_alive()
+        if left and party in self._again and not self._round.is_done(party):
+            self._again.remove(party)
             self._round.start(peer)
 
     def _aim(self, party: str) -> str:

@@ -6,8 +6,9 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, distributed
 
+from cutlayer.protections.row_blocks import in_row_blocks
+
 _NEGLIGIBLE = 1e-9
-_BLOCK_VALUES = 32768
 """Values of a gradient that are worked on at once on a CPU: in float64 they stay in its cache."""
 
 
@@ -109,34 +110,23 @@ def class_moments(gradient: Tensor, labels: Tensor) -> Moments:
         ``(positives, negatives)``.
     """
     positive = (labels == 1).to(device=gradient.device, dtype=torch.float64)
-    member = torch.stack([positive, 1 - positive])
-    counts = member.sum(dim=1)
-    step = rows_at_once(gradient)
-    parts = list(zip(gradient.split(step), member.split(step, dim=1), strict=True))
+    member = torch.stack([positive, 1 - positive], dim=1)
+    counts = member.sum(dim=0)
+    parts = list(in_row_blocks(gradient, member))
     work = torch.empty_like(parts[0][0], dtype=torch.float64)
     sums = member.new_zeros(2, gradient.shape[1])
     for part, mine in parts:
-        sums.addmm_(mine, work[: len(part)].copy_(part))
+        sums.addmm_(mine.T, work[: len(part)].copy_(part))
     means = sums / counts.clamp(min=1)[:, None]
     scatter = member.new_zeros(2)
     for part, mine in parts:
-        centred = work[: len(part)].copy_(part).addmm_(mine.T, means, alpha=-1)
-        scatter.addmv_(mine, centred.square_().sum(dim=1))
+        centred = work[: len(part)].copy_(part).addmm_(mine, means, alpha=-1)
+        scatter.addmv_(mine.T, centred.square_().sum(dim=1))
     count_pos, count_neg, scatter_pos, scatter_neg = torch.cat([counts, scatter]).tolist()
     return (
         ClassMoments(count_pos, count_pos, means[0], scatter_pos),
         ClassMoments(count_neg, count_neg, means[1], scatter_neg),
     )
-
-
-def rows_at_once(gradient: Tensor) -> int:
-    """How many rows to work on at a time.
-
-    On a CPU fresh memory costs more than the arithmetic, so work on what fits its cache; elsewhere
-    take all rows at once.
-    """
-    rows, width = gradient.shape
-    return max(1, _BLOCK_VALUES // width) if gradient.device.type == "cpu" else rows
 
 
 def gathered(moments: Moments, group: distributed.ProcessGroup | None = None) -> Moments:

@@ -11,6 +11,7 @@ from typing_extensions import override
 from cutlayer import check
 from cutlayer.leakage.guarantee import Guarantee, nothing_proven
 from cutlayer.protections.base import GradientProtection, check_batch, require_finite
+from cutlayer.protections.row_blocks import in_row_blocks
 from cutlayer.rng import NoiseSource
 
 
@@ -50,10 +51,12 @@ class Isotropic(GradientProtection):
     @override
     def perturb(self, gradient: Tensor, labels: Tensor, *, noise: NoiseSource) -> Tensor:
         check_batch(gradient, labels)
-        exact = gradient.double()  # float32 squares of norms underflow below 1e-19
-        largest = torch.linalg.vector_norm(exact, dim=1).max()
+        # In float64: float32 squares of norms underflow below 1e-19.
+        largest = torch.linalg.vector_norm(gradient, dim=1, dtype=torch.float64).max()
         deviation = math.sqrt(self.t / gradient.shape[1]) * largest
-        perturbed = (exact + deviation * noise.normal_like(exact)).to(gradient.dtype)
+        perturbed = torch.empty_like(gradient)
+        for clean, sent in in_row_blocks(gradient, perturbed):
+            sent.copy_(noise.normal_like(clean).mul_(deviation).add_(clean))
         require_finite(perturbed, "the gradient after isotropic noise")
         return perturbed
 

@@ -17,13 +17,14 @@ from cutlayer.leakage.sum_kl import sum_kl
 from cutlayer.leakage.sum_kl_bounds import leak_auc_bound
 from cutlayer.protections.base import GradientProtection, check_batch, require_finite
 from cutlayer.protections.batch_statistics import AveragedStatistics, BatchStatistics
-from cutlayer.protections.class_moments import Moments, class_moments, gathered, rows_at_once
+from cutlayer.protections.class_moments import Moments, class_moments, gathered
 from cutlayer.protections.marvell_solver import (
     MarvellNoise,
     goal_sum_kl,
     power_for,
     solve_marvell,
 )
+from cutlayer.protections.row_blocks import in_row_blocks
 from cutlayer.rng import NoiseSource
 
 _WEAKEST = 0.01
@@ -283,9 +284,8 @@ def _add_noise(
     across_row = across[row_class][:, None]
     stretch_row = along[row_class] - across_row[:, 0]
     perturbed = torch.empty_like(gradient)
-    step = rows_at_once(gradient)
-    for clean, deviation, stretch, sent in zip(
-        *(rows.split(step) for rows in (gradient, across_row, stretch_row, perturbed)), strict=True
+    for clean, deviation, stretch, sent in in_row_blocks(
+        gradient, across_row, stretch_row, perturbed
     ):
         draw = source.normal_like(clean)
         on_line = stretch * (draw @ direction)

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from cutlayer.leakage.guarantee import Guarantee, nothing_proven
 from cutlayer.protections.base import GradientProtection, check_batch, require_finite
+from cutlayer.protections.row_blocks import in_row_blocks
 from cutlayer.rng import NoiseSource
 
 
@@ -41,16 +42,18 @@ class MaxNorm(GradientProtection):
     @override
     def perturb(self, gradient: Tensor, labels: Tensor, *, noise: NoiseSource) -> Tensor:
         check_batch(gradient, labels)
-        exact = gradient.double()  # float32 squares of norms underflow below 1e-19
-        norm = torch.linalg.vector_norm(exact, dim=1, keepdim=True)
+        # In float64: float32 squares of norms underflow below 1e-19.
+        norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True, dtype=torch.float64)
         largest = norm.max()
         # (m - n)(m + n) keeps the digits that m**2 - n**2 loses when n is close to m.
-        spread = ((largest - norm) * (largest + norm)).sqrt()
-        # Drawn for every row, used by zero rows: the work must not depend on the gradients.
-        random_direction = noise.unit_vectors_like(exact)
-        direction = torch.where(norm > 0, exact / norm, random_direction)
-        stretched = exact + noise.normal_like(norm) * spread * direction
-        perturbed = stretched.to(gradient.dtype)
+        length = noise.normal_like(norm) * ((largest - norm) * (largest + norm)).sqrt()
+        along = torch.where(norm > 0, length / norm, 0.0)
+        astray = torch.where(norm > 0, 0.0, length)
+        perturbed = torch.empty_like(gradient)
+        for clean, stretch, shift, sent in in_row_blocks(gradient, 1 + along, astray, perturbed):
+            # Drawn for every row, used by zero rows: the work must not depend on the gradients.
+            direction = noise.unit_vectors_like(clean)
+            sent.copy_(direction.mul_(shift).addcmul_(clean.double(), stretch))
         require_finite(perturbed, "the gradient after max_norm")
         return perturbed
 
