@@ -17,7 +17,7 @@ from torch.nn import functional
 from cutlayer import Marvell, protect
 from cutlayer.audits import LiveLeak
 from cutlayer.audits.live_leak import LIVE_EVERY, live_attacks
-from cutlayer.models import WideDeepBottom, WideDeepTop
+from cutlayer.models import OneHotColumns, WideDeepBottom, WideDeepTop
 from cutlayer.transcript import Release
 
 BLOCKS = 12
@@ -46,8 +46,8 @@ class Training:
         self.features = mixed_columns(batch, 20, 8, 40, generator)
         self.own = mixed_columns(batch, 10, 2, 20, generator)
         self.labels = (torch.rand(batch, generator=generator) < 0.1).long()
-        self.bottom = WideDeepBottom(340, slots(20, 8, 40), cut, (64,), generator)
-        self.top = WideDeepTop(cut, 50, slots(10, 2, 20), (64,), generator)
+        self.bottom = WideDeepBottom(OneHotColumns(340, slots(20, 8, 40)), cut, (64,), generator)
+        self.top = WideDeepTop(cut, OneHotColumns(50, slots(10, 2, 20)), (64,), generator)
         parameters = [*self.bottom.parameters(), *self.top.parameters()]
         self.optimizer = torch.optim.Adam(parameters)
         self.protection = Marvell(s=4.0)

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from cutlayer.errors import ConfigurationError
-from cutlayer.models import ConvTop, Top, WideDeepTop, require_uncoupled_top
+from cutlayer.models import ConvTop, OneHotColumns, Top, WideDeepTop, require_uncoupled_top
 
 OWN = torch.zeros(12, 2)
 
@@ -67,7 +67,7 @@ def test_n10_a_top_that_couples_rows_is_refused_whatever_its_layers_are_called(l
     "top",
     [
         Top(4, 2, [8], torch.Generator().manual_seed(0)),
-        WideDeepTop(4, 2, (), [8], torch.Generator().manual_seed(0)),
+        WideDeepTop(4, OneHotColumns(2), [8], torch.Generator().manual_seed(0)),
         ConvTop((1, 2, 2), 2, 1, [4], torch.Generator().manual_seed(0)),
         Wrapped(nn.LayerNorm(4), nn.Dropout(0.5)),
         Wrapped(nn.GroupNorm(2, 4), nn.GELU()),

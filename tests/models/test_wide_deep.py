@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from cutlayer.models import WideDeepBottom, WideDeepTop
+from cutlayer.models import CodedColumns, OneHotColumns, WideDeepBottom, WideDeepTop
 
 
 def generator(seed=0):
@@ -15,7 +15,7 @@ def columns(examples=6):
 
 
 def test_bottom_by_hand():
-    bottom = WideDeepBottom(5, [(2, 5)], 4, [7], generator(), embedding=2)
+    bottom = WideDeepBottom(OneHotColumns(5, [(2, 5)]), 4, [7], generator(), embedding=2)
     x = columns()
     category = x[:, 2:].argmax(dim=1)
     embedded = bottom.embedded.tables[0].weight.T[category]  # the look-up, spelled out
@@ -27,8 +27,9 @@ def test_bottom_by_hand():
     assert bottom(x).shape == (6, 4)
 
 
-def test_the_wide_logit_reaches_the_loss_through_the_cut_alone():
-    top = WideDeepTop(4, 0, [], [7], generator())
+@pytest.mark.parametrize("none", [OneHotColumns(0), CodedColumns(0, [])], ids=type)
+def test_the_wide_logit_reaches_the_loss_through_the_cut_alone(none):
+    top = WideDeepTop(4, none, [7], generator())
     activation = torch.randn(6, 4, generator=generator(1)).requires_grad_()
     top(activation, torch.zeros(6, 0)).sum().backward()
     assert torch.equal(activation.grad[:, -1], torch.ones(6))
@@ -36,7 +37,7 @@ def test_the_wide_logit_reaches_the_loss_through_the_cut_alone():
 
 
 def test_the_label_partys_wide_part_covers_its_own_columns():
-    top = WideDeepTop(4, 5, [(2, 5)], [7], generator())
+    top = WideDeepTop(4, OneHotColumns(5, [(2, 5)]), [7], generator())
     own = columns().requires_grad_()
     activation = torch.randn(6, 4, generator=generator(1))
     logit = top(activation, own)
@@ -48,6 +49,6 @@ def test_the_label_partys_wide_part_covers_its_own_columns():
 
 def test_cut_width_one_leaves_no_room_for_the_deep_part():
     with pytest.raises(ValueError, match="cut_width"):
-        WideDeepBottom(5, [], 1, [7], generator())
+        WideDeepBottom(OneHotColumns(5), 1, [7], generator())
     with pytest.raises(ValueError, match="cut_width"):
-        WideDeepTop(1, 5, [], [7], generator())
+        WideDeepTop(1, OneHotColumns(5), [7], generator())

@@ -1,7 +1,8 @@
 """Bottom and top halves."""
 
 from cutlayer.models.cnn import ConvTop, conv_blocks
-from cutlayer.models.coded_wide_deep import CodedWideDeepBottom, CodedWideDeepTop
+from cutlayer.models.coded_columns import CodedColumns
+from cutlayer.models.columns import Columns, OneHotColumns
 from cutlayer.models.frozen_projection import frozen_projection
 from cutlayer.models.mlp import Top, mlp
 from cutlayer.models.row_adam import RowAdam
@@ -9,9 +10,10 @@ from cutlayer.models.row_independence import require_row_independence, require_u
 from cutlayer.models.wide_deep import WideDeepBottom, WideDeepTop
 
 __all__ = [
-    "CodedWideDeepBottom",
-    "CodedWideDeepTop",
+    "CodedColumns",
+    "Columns",
     "ConvTop",
+    "OneHotColumns",
     "RowAdam",
     "Top",
     "WideDeepBottom",

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from cutlayer.errors import ConfigurationError
-from cutlayer.models import Top, WideDeepBottom, WideDeepTop, mlp
+from cutlayer.models import OneHotColumns, Top, WideDeepBottom, WideDeepTop, mlp
 from cutlayer.parties import InputShape
 from cutlayer.runs.configuration import PartyConfiguration
 
@@ -29,7 +29,7 @@ def build_bottom(configuration: PartyConfiguration, own: InputShape) -> nn.Modul
         if configuration.model == "mlp":
             return mlp([own.width, *hidden, width], generator)
         if configuration.model == "wide_deep":
-            return WideDeepBottom(own.width, own.categories, width, hidden, generator)
+            return WideDeepBottom(_columns(own), width, hidden, generator)
         return own_class(configuration)(columns=own.width, cut_width=width)
 
     return _made(configuration, make)
@@ -49,10 +49,15 @@ def build_top(configuration: PartyConfiguration, cut_width: int, own: InputShape
         if configuration.model == "mlp":
             return Top(cut_width, own.width, hidden, generator)
         if configuration.model == "wide_deep":
-            return WideDeepTop(cut_width, own.width, own.categories, hidden, generator)
+            return WideDeepTop(cut_width, _columns(own), hidden, generator)
         return own_class(configuration)(cut_width=cut_width, own_columns=own.width)
 
     return _made(configuration, make)
+
+
+def _columns(own: InputShape) -> OneHotColumns:
+    """A party's encoded columns, as a Wide & Deep half reads them."""
+    return OneHotColumns(own.width, own.categories)
 
 
 def require_model(configuration: PartyConfiguration) -> None:

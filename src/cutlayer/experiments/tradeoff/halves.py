@@ -11,9 +11,10 @@ from cutlayer.data import LABEL_PARTY, NON_LABEL_PARTY
 from cutlayer.errors import ConfigurationError
 from cutlayer.experiments.tradeoff.configuration import TradeoffConfiguration
 from cutlayer.models import (
-    CodedWideDeepBottom,
-    CodedWideDeepTop,
+    CodedColumns,
+    Columns,
     ConvTop,
+    OneHotColumns,
     RowAdam,
     Top,
     WideDeepBottom,
@@ -47,6 +48,11 @@ class Sizes:
     """Of a CNN's cut: channels, height, width."""
     codes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Of prepared tables: how many codes each column of codes has, by party."""
+
+    @property
+    def is_wide_deep(self) -> bool:
+        """Whether one number of the cut is a wide logit."""
+        return self.kind in ("wide_deep", "coded")
 
 
 def sizes_of(
@@ -98,17 +104,11 @@ class Halves:
         if sizes.kind == "cnn":
             convolutions = conv_blocks(own.shape[0], sizes.channels, sizes.blocks[0], generator)
             return self._regularised(convolutions)
-        if sizes.kind == "coded":
-            codes = sizes.codes[NON_LABEL_PARTY]
-            numbers = own.width - len(codes)
+        if sizes.is_wide_deep:
+            columns = self._columns(own, NON_LABEL_PARTY)
             return self._regularised(
-                CodedWideDeepBottom(numbers, codes, sizes.cut_width, sizes.hidden_bottom, generator)
+                WideDeepBottom(columns, sizes.cut_width, sizes.hidden_bottom, generator)
             )
-        if sizes.kind == "wide_deep":
-            deep = WideDeepBottom(
-                own.width, own.categories, sizes.cut_width, sizes.hidden_bottom, generator
-            )
-            return self._regularised(deep)
         return mlp([own.width, *sizes.hidden_bottom, sizes.cut_width], generator)
 
     def top(self, name: str, cut_width: int, own: InputShape) -> nn.Module:
@@ -120,16 +120,9 @@ class Halves:
             return self._regularised(
                 ConvTop(sizes.cut_shape, own.width, sizes.blocks[1], sizes.hidden_top, generator)
             )
-        if sizes.kind == "coded":
-            codes = sizes.codes[LABEL_PARTY]
-            numbers = own.width - len(codes)
-            return self._regularised(
-                CodedWideDeepTop(cut_width, numbers, codes, sizes.hidden_top, generator)
-            )
-        if sizes.kind == "wide_deep":
-            return self._regularised(
-                WideDeepTop(cut_width, own.width, own.categories, sizes.hidden_top, generator)
-            )
+        if sizes.is_wide_deep:
+            columns = self._columns(own, LABEL_PARTY)
+            return self._regularised(WideDeepTop(cut_width, columns, sizes.hidden_top, generator))
         return Top(cut_width, own.width, sizes.hidden_top, generator)
 
     def optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
@@ -151,6 +144,13 @@ class Halves:
         """A seed for one purpose of this run's seed."""
         text = f"tradeoff/{self.seed}/{purpose}"
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest(), "big")
+
+    def _columns(self, own: InputShape, party: str) -> Columns:
+        """What a Wide & Deep half of one party reads."""
+        if self.sizes.kind == "coded":
+            codes = self.sizes.codes[party]
+            return CodedColumns(own.width - len(codes), codes)
+        return OneHotColumns(own.width, own.categories)
 
     @property
     def _other_decay(self) -> float:
@@ -182,7 +182,7 @@ def first_layer_of(
         features: inputs of the rows.
         gradient: at the cut; of Wide & Deep, of the deep part or with the wide logit behind it.
     """
-    if not isinstance(bottom, WideDeepBottom | CodedWideDeepBottom):
+    if not isinstance(bottom, WideDeepBottom):
         return first_layer_gradient(nn.Sequential(bottom, nn.Flatten()), features, gradient)
     with torch.no_grad():
         embedded = bottom.embedded(features)

@@ -132,7 +132,7 @@ def _as_applied(
     configuration: TradeoffConfiguration, halves: Halves, protection: Protection
 ) -> Protection:
     """The protection, with the authors' hole if asked for; ``residual`` cannot leave it open."""
-    wide = configuration.paper_protocol and halves.sizes.kind in ("wide_deep", "coded")
+    wide = configuration.paper_protocol and halves.sizes.is_wide_deep
     if wide and isinstance(protection, GradientProtection):
         return ClearWideLogit(protection)
     return protection

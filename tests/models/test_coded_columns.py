@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from cutlayer.models import CodedWideDeepBottom, CodedWideDeepTop, RowAdam
-from cutlayer.models.coded_wide_deep import CodedColumns
+from cutlayer.models import CodedColumns, RowAdam, WideDeepBottom
 
 
 def seeded(number=0):
@@ -10,7 +9,7 @@ def seeded(number=0):
 
 
 def test_a_code_is_the_row_of_its_own_columns_table():
-    columns = CodedColumns(1, [3, 2], 4, seeded())
+    columns = CodedColumns(1, [3, 2]).embedding(4, seeded())
     row = columns(torch.tensor([[0.5, 2.0, 1.0]]))[0]
     # Rows 0 to 2 are the first column's codes, 3 and 4 the second's.
     expected = torch.cat(
@@ -23,11 +22,11 @@ def test_a_code_is_the_row_of_its_own_columns_table():
 @pytest.mark.parametrize("code", [-1.0, 3.0])
 def test_a_code_of_another_column_is_refused(code):
     with pytest.raises(ValueError, match="codes must lie below"):
-        CodedColumns(0, [3, 2], 4, seeded())(torch.tensor([[code, 0.0]]))
+        CodedColumns(0, [3, 2]).embedding(4, seeded())(torch.tensor([[code, 0.0]]))
 
 
 def test_the_wide_logit_is_a_sum_of_weights():
-    bottom = CodedWideDeepBottom(1, [3, 2], 5, [8], seeded())
+    bottom = WideDeepBottom(CodedColumns(1, [3, 2]), 5, [8], seeded())
     activation = bottom(torch.tensor([[0.5, 2.0, 1.0]]))
     wide = bottom.wide
     expected = (
@@ -38,14 +37,6 @@ def test_the_wide_logit_is_a_sum_of_weights():
     )
     assert activation.shape == (1, 5)
     assert torch.allclose(activation[0, -1], expected)
-
-
-def test_a_top_without_own_columns_adds_the_cuts_wide_logit():
-    top = CodedWideDeepTop(5, 0, [], [8], seeded())
-    activation, nothing = torch.randn(3, 5, generator=seeded()), torch.zeros(3, 0)
-    more = activation.clone()
-    more[:, -1] += 1.0
-    assert torch.allclose(top(more, nothing), top(activation, nothing) + 1.0)
 
 
 def test_a_table_that_every_batch_touches_moves_as_under_adam():
