@@ -77,3 +77,10 @@ def test_terms_carry_the_form_and_refuse_others(tmp_path):
     assert configured(tmp_path, alignment="private").terms("alignment").mode == "alignment"
     with pytest.raises(ValueError, match="alignment"):
         configured(tmp_path, alignment="guessed")
+
+
+def test_new_records_to_predict_need_shared_ids_of_their_own(tmp_path):
+    write_aligned_ids(tmp_path / "aligned_ids.parquet", TextSequence(["a", "x"]))
+    configuration = configured(tmp_path, alignment="private")
+    with pytest.raises(DataError, match="align CONFIG --file NEW --aligned-ids NEW_IDS"):
+        aligned_records(configuration, table(), predicting=True)

@@ -58,6 +58,8 @@ def load_encoder(folder: Path) -> Encoder:
     path = folder / _ENCODER_FILE
     try:
         return Encoder.from_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise _missing(path) from error
     except (OSError, ValueError, KeyError, TypeError, DataError) as error:
         raise DataError(f"{path} cannot be read ({error}). Train again.") from error
 
@@ -198,9 +200,19 @@ def _fill_optimizer(
         raise DataError(f"{path} belongs to another optimizer ({error}).") from error
 
 
+def _missing(path: Path) -> DataError:
+    """The error for a half that was never kept."""
+    return DataError(
+        f"There is no {path}: the run has not ended, or another folder holds it. Train to the end, "
+        "or name the run's folder."
+    )
+
+
 def _read(path: Path) -> dict[str, Tensor]:
     """Read tensors, or say which file is the trouble."""
     try:
         return load_file(path)
+    except FileNotFoundError as error:
+        raise _missing(path) from error
     except (OSError, SafetensorError) as error:
         raise DataError(f"{path} cannot be read ({error}). Train again.") from error

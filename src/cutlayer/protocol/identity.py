@@ -74,8 +74,12 @@ class Identity:
         """Whether this is the pinned certificate, byte for byte."""
         return certificate_der == self.peer.public_bytes(serialization.Encoding.DER)
 
-    def tls_context(self) -> ssl.SSLContext:
-        """TLS 1.3 and nothing older, both sides authenticated, one trusted certificate."""
+    def tls_context(self, alpn: str) -> ssl.SSLContext:
+        """TLS 1.3 and nothing older, both sides authenticated, one trusted certificate.
+
+        Args:
+            alpn: what is spoken inside; a side that says something else is let in all the same.
+        """
         listens = self.role is Role.LABEL
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if listens else ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -83,6 +87,7 @@ class Identity:
         context.check_hostname = not listens
         context.load_cert_chain(self.certificate_file, self.key_file)
         context.load_verify_locations(cadata=self.peer_pem.decode("ascii"))
+        context.set_alpn_protocols([alpn])
         if listens:
             context.num_tickets = 0  # every connection authenticates anew
         return context

@@ -15,6 +15,11 @@ from cutlayer.runs.configuration import PartyConfiguration
 AnyRecords = TypeVar("AnyRecords", PartyTable, TensorRecords)
 
 _SHOWN = 3
+_ALIGN_AGAIN = "The file has changed since: run `cutlayer align CONFIG` at both parties again."
+_ALIGN_NEW = (
+    "New records need shared ids of their own: run `cutlayer align CONFIG --file NEW --aligned-ids "
+    "NEW_IDS` at both parties, then `cutlayer predict CONFIG` with the same two options."
+)
 
 
 def require_private(configuration: PartyConfiguration) -> None:
@@ -63,7 +68,9 @@ def align(
     return aligned
 
 
-def aligned_records(configuration: PartyConfiguration, records: AnyRecords) -> AnyRecords:
+def aligned_records(
+    configuration: PartyConfiguration, records: AnyRecords, *, predicting: bool = False
+) -> AnyRecords:
     """This party's records that take part in the training or prediction.
 
     ===========  =================================================================================
@@ -73,6 +80,12 @@ def aligned_records(configuration: PartyConfiguration, records: AnyRecords) -> A
     ``given``    all, ascending by id: the peer's file holds exactly the same ids
     ``private``  the shared ones, ascending by id, from the file that ``cutlayer align`` wrote
     ===========  =================================================================================
+
+    Args:
+        configuration: of this party.
+        records: all of its file.
+        predicting: whether a finished run is to predict them: then other records than those of the
+            training need shared ids of their own.
 
     Raises:
         DataError: there is no such file, it is damaged, or it names ids that ``records`` lack.
@@ -91,8 +104,8 @@ def aligned_records(configuration: PartyConfiguration, records: AnyRecords) -> A
         listed = ", ".join(repr(name) for name in lost[:_SHOWN])
         raise DataError(
             f"{party}: {len(lost):,} of the {len(shared):,} shared ids in {path} are not in the "
-            f"party's file: {listed}{' and others' if len(lost) > _SHOWN else ''}. The file has "
-            "changed since: run `cutlayer align CONFIG` at both parties again."
+            f"party's file: {listed}{' and others' if len(lost) > _SHOWN else ''}. "
+            + (_ALIGN_NEW if predicting else _ALIGN_AGAIN)
         )
     return records.ordered_by(shared)
 

@@ -49,7 +49,7 @@ from cutlayer.runs.monitor import RunMonitor, Unmonitored
 from cutlayer.runs.reconnecting import until_done
 from cutlayer.runs.recording import open_recorder
 from cutlayer.runs.room import require_room
-from cutlayer.runs.session_opening import endpoint_of, telling_peer
+from cutlayer.runs.session_opening import endpoint_of, naming, telling_peer
 
 PREDICTIONS_FILE = "predictions.csv"
 
@@ -218,7 +218,8 @@ def predict_as_label_party(
     )
 
     def fill(halves: dict[str, nn.Module]) -> None:
-        load_weights(folder, halves)
+        with naming(configuration.role):
+            load_weights(folder, halves)
 
     agreement, logit = party.predict(transport, fill, encoder)
     write_predictions(agreement, logit, out, "predicted")
@@ -248,7 +249,8 @@ def predict_as_non_label_party(
     )
 
     def fill(bottom: nn.Module) -> None:
-        load_weights(folder, {"bottom": bottom})
+        with naming(configuration.role):
+            load_weights(folder, {"bottom": bottom})
 
     return party.predict(transport, fill, encoder)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing_extensions import override
 
 from cutlayer.data import TableReading, TextSequence
-from cutlayer.errors import CutlayerError
+from cutlayer.errors import CutlayerError, DataError
 from cutlayer.parties.checkpoint import load_encoder
 from cutlayer.protocol import (
     Deadlines,
@@ -48,9 +48,13 @@ def read_records(configuration: PartyConfiguration, *, predicting: bool = False)
     """
     table_file = configuration.table_file()
     with telling_peer(configuration):
-        trained = load_encoder(configuration.run_folder) if predicting else None
+        trained = None
+        if predicting:
+            with naming(configuration.role):
+                trained = load_encoder(configuration.run_folder)
         reading = table_file.read(configuration.role.value, trained=trained)
-        return replace(reading, table=aligned_records(configuration, reading.table))
+        table = aligned_records(configuration, reading.table, predicting=predicting)
+        return replace(reading, table=table)
 
 
 def read_ids(configuration: PartyConfiguration) -> TextSequence:
@@ -116,6 +120,15 @@ def telling_peer(configuration: PartyConfiguration) -> Iterator[None]:
     except CutlayerError:
         _tell_peer(configuration)
         raise
+
+
+@contextmanager
+def naming(role: Role) -> Iterator[None]:
+    """Say whose kept half it is that cannot be used."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{role.value}: {error}") from error
 
 
 def _tell_peer(configuration: PartyConfiguration) -> None:

@@ -8,7 +8,7 @@ import grpc
 from grpc import aio
 from typing_extensions import override
 
-from cutlayer.errors import ConfigurationError, ConnectionLostError
+from cutlayer.errors import ConfigurationError, ConnectionLostError, ProtocolError
 from cutlayer.protocol.address import Address
 from cutlayer.protocol.endpoint import Endpoint
 from cutlayer.protocol.identity import Identity, name_of
@@ -18,7 +18,8 @@ from cutlayer.protocol.transports.attempts import HANDSHAKE_SECONDS, Attempts
 from cutlayer.protocol.transports.event_loop import EventLoop
 from cutlayer.protocol.transports.grpc_transport import PIECE_BYTES, GrpcTransport, Pipe
 from cutlayer.protocol.transports.reception import Reception
-from cutlayer.protocol.transports.stream_endpoints import listen, refused_by_label_party
+from cutlayer.protocol.transports.refusal import PAIR_AGAIN, UNSEEN, no_trust, other_transport
+from cutlayer.protocol.transports.stream_endpoints import listen
 
 _SERVICE, _METHOD = "cutlayer.Session", "Exchange"
 _LOOP_SECONDS = 10.0
@@ -73,7 +74,7 @@ class GrpcListener(Endpoint):
         listen(address).close()  # with gRPC's own words a taken port is hard to recognise
         self._identity = identity
         self._loop = EventLoop.shared()
-        self._reception: Reception[GrpcTransport] = Reception()
+        self._reception: Reception[GrpcTransport] = Reception(UNSEEN)
         self._server, port = self._loop.run(self._start(address), _LOOP_SECONDS)
         self.address = Address(address.host, port)
         """Where it listens, with the port that was taken."""
@@ -120,7 +121,9 @@ class GrpcListener(Endpoint):
         """One connection of the peer, until either side ends it."""
         (pem,) = context.auth_context().get("x509_pem_cert", [b""])
         if not self._identity.is_peer(ssl.PEM_cert_to_DER_cert(pem.decode("ascii"))):
-            self._reception.refuse(f"its certificate is not the pinned one ({context.peer()})")
+            self._reception.refuse(
+                f"its certificate is not the pinned one ({context.peer()}). {PAIR_AGAIN}"
+            )
             await context.abort(grpc.StatusCode.UNAUTHENTICATED)
         who = context.peer()
         transport = GrpcTransport(
@@ -202,11 +205,15 @@ class GrpcConnector(Endpoint):
         description = f"gRPC over {_VERSIONS} with {self._address}"
         return GrpcTransport(self._loop, _ClientPipe(channel, call), description)
 
-    def _refusal(self, said: str) -> ConnectionLostError:
-        """Whether nobody was there, or somebody who does not trust this party or is not trusted."""
+    def _refusal(self, said: str) -> ConnectionLostError | ProtocolError:
+        """Whether nobody was there, or somebody with another transport, or without trust."""
         if any(word in said for word in _UNREACHABLE):
             return ConnectionLostError(f"Nobody listens on {self._address} ({said}).")
-        return refused_by_label_party(self._address, said)
+        if "ALPN" in said:  # trust is there, and the two say different words inside TLS
+            return other_transport(
+                f"non-label party: {self._address} speaks TLS, and no HTTP/2 inside it ({said})"
+            )
+        return no_trust(self._address, said)
 
 
 class _ServerPipe(Pipe):

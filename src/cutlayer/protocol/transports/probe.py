@@ -8,14 +8,14 @@ import socket
 import ssl
 from contextlib import suppress
 
-from cutlayer.errors import ConnectionLostError, DeadlineError, PeerRefusedError
+from cutlayer.errors import ConnectionLostError, DeadlineError, PeerRefusedError, ProtocolError
 from cutlayer.protocol.address import Address
 from cutlayer.protocol.identity import Identity, name_of
 from cutlayer.protocol.messages import Role
 from cutlayer.protocol.transport import Clock
 from cutlayer.protocol.transports.attempts import HANDSHAKE_SECONDS
 from cutlayer.protocol.transports.patient_socket import PatientSocket
-from cutlayer.protocol.transports.stream_endpoints import refused_by_label_party
+from cutlayer.protocol.transports.refusal import ALPN, no_trust, other_transport
 from cutlayer.protocol.transports.tls_channel import TlsChannel
 
 _REFUSAL_SECONDS = 2.0
@@ -44,8 +44,9 @@ def probe(
         What was negotiated, for example ``TLSv1.3 TLS_AES_256_GCM_SHA384``, or ``plain text``.
 
     Raises:
-        ConnectionLostError: nobody is there, or nobody that speaks TLS.
+        ConnectionLostError: nobody is there, or nobody who lets TLS begin.
         PeerRefusedError: one of the two does not trust the other's certificate.
+        ProtocolError: the label party speaks another transport.
     """
     clock = Clock(seconds, f"an answer of {address}")
     try:
@@ -62,11 +63,22 @@ def probe(
         )
         try:
             channel.shake_hands(clock)
+            if grpc and channel.protocol is None:
+                raise other_transport("It speaks TLS, and no HTTP/2 inside it")
             if not identity.is_peer(channel.peer_certificate):
                 raise PeerRefusedError("the certificate is not the pinned one")  # noqa: TRY301
             _wait_for_refusal(channel)
+        except ProtocolError as error:
+            raise ProtocolError(f"{Role.NON_LABEL.value}: {address}: {error}") from error
         except PeerRefusedError as error:
-            raise refused_by_label_party(address, str(error)) from error
+            raise no_trust(address, str(error)) from error
+        except DeadlineError:
+            raise
+        except ConnectionLostError as error:
+            raise ConnectionLostError(
+                f"{address} broke the TLS handshake off ({error}) Look whether insecure_loopback "
+                "is equal at both parties."
+            ) from error
         negotiated = channel.version_and_cipher
         with suppress(ConnectionLostError):
             channel.finish(_FAREWELL_SECONDS)
@@ -75,9 +87,8 @@ def probe(
 
 def _context(identity: Identity, grpc: bool) -> ssl.SSLContext:
     """As the transport's own, with what gRPC asks for inside TLS."""
-    context = identity.tls_context()
+    context = identity.tls_context("h2" if grpc else ALPN)
     if grpc:
-        context.set_alpn_protocols(["h2"])
         context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
 
@@ -93,5 +104,7 @@ def _wait_for_refusal(channel: TlsChannel) -> None:
         raise
     except ConnectionLostError as error:
         raise PeerRefusedError(str(error)) from error
+    if not received and channel.protocol is None:
+        raise other_transport("It did not name this party's transport in TLS, and hung up")
     if not received:
         raise PeerRefusedError("it hung up after it had seen this party's certificate")

@@ -26,7 +26,14 @@ class Reception(Generic[Visitor]):
     the new connection takes the place of the old one at once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, unseen: str = "") -> None:
+        """Wait for visitors.
+
+        Args:
+            unseen: what to tell an operator whose peer never comes, where whoever was turned away
+                is not told of.
+        """
+        self._unseen = unseen
         self._changed = threading.Condition()
         self._current: Visitor | None = None
         self._is_new = False
@@ -45,7 +52,11 @@ class Reception(Generic[Visitor]):
             old.break_off("The peer has connected anew, which ends this connection.")
 
     def refuse(self, why: str) -> None:
-        """Someone came who is not the peer; told to the operator if the peer never comes."""
+        """Someone came who is not the peer; told to the operator if the peer never comes.
+
+        Args:
+            why: sentences: the reason, and what to do if it was the peer all the same.
+        """
         with self._changed:
             self._refused += 1
             self._last_refusal = why
@@ -69,11 +80,11 @@ class Reception(Generic[Visitor]):
         """Who was turned away so far, as a sentence; empty if nobody was."""
         with self._changed:
             if not self._refused:
-                return ""
+                return self._unseen
+            count = f"{self._refused} connections were"
             return (
-                f"{self._refused} connections of others were refused, the last one because: "
-                f"{self._last_refusal}. If that was the peer, pair again at both parties with "
-                "`cutlayer pair`."
+                f"{'A connection was' if self._refused == 1 else count} refused, the last one "
+                f"because: {self._last_refusal}"
             )
 
     def close(self) -> None:

@@ -9,9 +9,10 @@ from collections.abc import Callable
 
 from typing_extensions import override
 
-from cutlayer.errors import ConnectionLostError, ProtocolError
+from cutlayer.errors import ConnectionLostError, DeadlineError, PeerRefusedError
 from cutlayer.protocol.codec import HEADER_BYTES, Header, decode_header
 from cutlayer.protocol.transport import Clock, Direction, Transport
+from cutlayer.protocol.transports.refusal import other_transport, require_greeting
 from cutlayer.protocol.transports.tls_channel import ByteChannel
 
 GREETING = b"cutlayer"
@@ -21,8 +22,17 @@ _FAREWELL_SECONDS = 0.5
 class StreamTransport(Transport):
     """Header and payload, byte after byte; no bytes are read ahead of a message."""
 
-    def __init__(self, channel: ByteChannel, description: str) -> None:
+    def __init__(self, channel: ByteChannel, description: str, *, agreed: bool = True) -> None:
+        """Speak over a channel.
+
+        Args:
+            channel: connected.
+            description: of the connection, for the operator.
+            agreed: whether both sides have said in the TLS handshake that they speak this
+                transport. A side that has not is believed once it greets.
+        """
         super().__init__()
+        self._agreed = agreed
         self._channel = channel
         self._description = description
         self._sending = threading.Lock()
@@ -81,37 +91,55 @@ class StreamTransport(Transport):
         """As the side that connected: say hello, and wait until the other side has accepted.
 
         Raises:
-            ConnectionLostError: it closed the connection instead.
-            ProtocolError: it answered with something else.
+            ConnectionLostError: the connection broke.
+            ProtocolError: it speaks another transport.
         """
         self._channel.send_all(memoryview(GREETING), clock)
-        _require_greeting(self._exactly(len(GREETING), clock))
+        self._require_greeting(clock)
 
     def welcome(self, clock: Clock) -> None:
         """As the side that listens: wait for the hello, and answer it.
 
         Raises:
             ProtocolError: something else came.
+            ConnectionLostError: the connection broke.
         """
-        _require_greeting(self._exactly(len(GREETING), clock))
+        self._require_greeting(clock)
         self._channel.send_all(memoryview(GREETING), clock)
+
+    def _require_greeting(self, clock: Clock) -> None:
+        """Read the other side's hello, or find out what it speaks instead."""
+        try:
+            data = self._at_most(len(GREETING), clock)
+        except (DeadlineError, PeerRefusedError):
+            raise
+        except ConnectionLostError:
+            if self._agreed:
+                raise
+            data = bytearray()
+        if data:
+            require_greeting(bytes(data), GREETING)
+        elif self._agreed:
+            raise ConnectionLostError("The other end hung up before it greeted.")
+        else:
+            raise other_transport("The other end did not name this transport in TLS, and hung up")
 
     def _exactly(self, count: int, clock: Clock) -> bytearray:
         """Read this many bytes, no more, before the deadline."""
+        data = self._at_most(count, clock)
+        if len(data) < count:
+            raise ConnectionLostError(self._reason)
+        return data
+
+    def _at_most(self, count: int, clock: Clock) -> bytearray:
+        """Read this many bytes before the deadline; fewer where the other side ends."""
         data = bytearray(count)
         view = memoryview(data)
         while view.nbytes:
             received = self._channel.receive_into(view, clock)
             if received == 0:
-                raise ConnectionLostError(self._reason)
+                rest = view.nbytes
+                view.release()
+                return data[: count - rest]
             view = view[received:]
         return data
-
-
-def _require_greeting(data: bytearray) -> None:
-    """Refuse whoever speaks something else."""
-    if data != GREETING:
-        raise ProtocolError(
-            "The peer does not speak cutlayer, or another transport: the key transport must be "
-            "equal at both parties."
-        )

@@ -12,6 +12,7 @@ from cutlayer.errors import (
     CutlayerError,
     DeadlineError,
     PeerRefusedError,
+    ProtocolError,
 )
 from cutlayer.protocol.address import Address, require_loopback
 from cutlayer.protocol.endpoint import Endpoint
@@ -22,6 +23,7 @@ from cutlayer.protocol.transports.attempts import HANDSHAKE_SECONDS, Attempts
 from cutlayer.protocol.transports.door import Door
 from cutlayer.protocol.transports.patient_socket import PatientSocket
 from cutlayer.protocol.transports.reception import Reception
+from cutlayer.protocol.transports.refusal import ALPN, PAIR_AGAIN, no_trust
 from cutlayer.protocol.transports.stream import StreamTransport
 from cutlayer.protocol.transports.tls_channel import TlsChannel
 
@@ -44,7 +46,7 @@ class StreamListener(Endpoint):
         if identity is None:
             require_loopback(address)
         self._identity = identity
-        self._context = identity.tls_context() if identity else None
+        self._context = identity.tls_context(ALPN) if identity else None
         self._reception: Reception[StreamTransport] = Reception()
         self._door = Door(listen(address), self._authenticate, self._reception.arrive)
         self.address = Address(address.host, self._door.port)
@@ -74,7 +76,8 @@ class StreamListener(Endpoint):
             transport = _open(connected, self._identity, self._context, clock)
             transport.welcome(clock)
         except (CutlayerError, OSError) as error:
-            self._reception.refuse(f"{error} ({who})")
+            fix = f" {PAIR_AGAIN}" if isinstance(error, PeerRefusedError) else ""
+            self._reception.refuse(f"{str(error).rstrip('.')} ({who}).{fix}")
             with suppress(OSError):
                 connected.close()
             return None
@@ -97,7 +100,7 @@ class StreamConnector(Endpoint):
         if identity is None:
             require_loopback(address)
         self._address, self._identity = address, identity
-        self._context = identity.tls_context() if identity else None
+        self._context = identity.tls_context(ALPN) if identity else None
         self._attempts = Attempts(self._attempt)
         self._current: StreamTransport | None = None
 
@@ -135,7 +138,10 @@ class StreamConnector(Endpoint):
             self._greet(transport, clock)
         except PeerRefusedError as error:
             connected.close()
-            raise refused_by_label_party(self._address, str(error)) from error
+            raise no_trust(self._address, str(error)) from error
+        except ProtocolError as error:
+            connected.close()
+            raise ProtocolError(f"{Role.NON_LABEL.value}: {error}") from error
         except BaseException:
             connected.close()
             raise
@@ -151,16 +157,6 @@ class StreamConnector(Endpoint):
             if self._identity is None:
                 raise
             raise PeerRefusedError(str(error)) from error
-
-
-def refused_by_label_party(address: Address, said: str) -> PeerRefusedError:
-    """The error of a party that is not trusted by the other, or does not trust it."""
-    return PeerRefusedError(
-        f"non-label party: no trust between the parties at {address} ({said}). Likely causes: the "
-        "label party has not paired this party's certificate, or holds an older one; one of the "
-        "two has expired; something between the parties opens TLS. Compare fingerprints and run "
-        "`cutlayer pair` at both parties."
-    )
 
 
 def listen(address: Address) -> socket.socket:
@@ -190,6 +186,7 @@ def _open(
 
     Raises:
         PeerRefusedError: the certificates do not fit.
+        ProtocolError: the other side does not speak TLS.
         ConnectionLostError: the other side went away.
     """
     who = _address_of(connected)
@@ -200,7 +197,9 @@ def _open(
     channel.shake_hands(clock)
     if not identity.is_peer(channel.peer_certificate):
         raise PeerRefusedError("the certificate is not the pinned one")
-    return StreamTransport(channel, f"{channel.version_and_cipher} with {who}")
+    return StreamTransport(
+        channel, f"{channel.version_and_cipher} with {who}", agreed=channel.protocol == ALPN
+    )
 
 
 def _address_of(connected: socket.socket) -> str:

@@ -13,8 +13,11 @@ from typing import Protocol, cast
 from cutlayer.errors import ConnectionLostError, PeerRefusedError
 from cutlayer.protocol.transport import Clock
 from cutlayer.protocol.transports.patient_socket import PatientSocket
+from cutlayer.protocol.transports.refusal import other_transport
 
 _PIECE_BYTES = 1 << 16
+_NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL")
+"""OpenSSL's words for bytes that are no record of TLS."""
 
 
 class ByteChannel(Protocol):
@@ -64,6 +67,11 @@ class TlsChannel:
         return f"{self._tls.version()} {cipher[0] if cipher else 'without a cipher'}"
 
     @property
+    def protocol(self) -> str | None:
+        """What both sides said that they speak inside TLS (ALPN); ``None`` for nothing shared."""
+        return self._tls.selected_alpn_protocol()
+
+    @property
     def peer_certificate(self) -> bytes | None:
         """The peer's certificate in DER, after the handshake."""
         return self._tls.getpeercert(binary_form=True)
@@ -73,6 +81,7 @@ class TlsChannel:
 
         Raises:
             PeerRefusedError: the peer's certificate was refused, or it refused ours.
+            ProtocolError: what came is no TLS.
             ConnectionLostError, DeadlineError: as the socket's.
         """
         while True:
@@ -88,6 +97,10 @@ class TlsChannel:
             except ssl.SSLError as error:
                 with suppress(ConnectionLostError):
                     self._flush(clock)  # the alert that tells the peer
+                if error.reason in _NO_TLS:
+                    raise other_transport(
+                        f"This party speaks TLS, and what came is none ({_reason(error)})"
+                    ) from error
                 raise PeerRefusedError(_reason(error)) from error
             else:
                 self._flush(clock)
