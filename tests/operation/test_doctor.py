@@ -144,6 +144,23 @@ def test_notices_are_counted_and_not_shown(parties):
     assert "20 rows" not in found
 
 
+def test_columns_that_give_the_label_away_are_named_without_a_number(parties):
+    rows = (f"{i:03d},{i % 2},{(i * i) % 7},{5 + i % 2}" for i in range(40))
+    (parties / "label.csv").write_text("\n".join(["id,y,x0,outcome", *rows]))
+    check = checkup(parties)["label"]
+    assert check.verdict is Verdict.WARNING
+    assert check.found.startswith("'outcome': ")
+    assert not any(sign.isdigit() for sign in check.found)
+    assert "List under drop" in check.fix
+    assert "label" not in checkup(parties, drop="outcome")
+
+
+def test_ids_in_the_order_of_the_label_are_named(parties):
+    rows = (f"{i:03d},{int(i >= 20)},{(i * i) % 7}" for i in range(40))
+    (parties / "label.csv").write_text("\n".join(["id,y,x0", *rows]))
+    assert checkup(parties)["label"].found.startswith("'id': ")
+
+
 def test_of_a_large_file_only_the_ids_are_read(parties, monkeypatch):
     monkeypatch.setattr(party_checks, "LARGE_FILE_BYTES", 100)
     check = checkup(parties)["file"]

@@ -7,7 +7,7 @@ import polars as pl
 from torch import Tensor
 
 from cutlayer.data.cell_values import CellRules
-from cutlayer.data.column_choice import ColumnChoice
+from cutlayer.data.column_choice import ROW_NUMBER, ColumnChoice
 from cutlayer.data.column_reading import ReadColumns
 from cutlayer.data.feature_screening import mostly_numbers, reason_to_drop
 from cutlayer.data.file_message import FileMessage, listing
@@ -27,6 +27,8 @@ class TableReading:
     """One or two sentences each, beginning with party and file: columns left out, values of the
     label, columns that give the label away. Those of the label party tell about labels: they are
     for its eyes only."""
+    giveaways: tuple[str, ...] = ()
+    """Names of the columns that give the label away; that of the ids, if their order does."""
 
 
 def require_unique(ids: TextSequence, message: FileMessage, column: str) -> None:
@@ -69,11 +71,12 @@ class TableAssembly:
         features = self._features()
         ids = self._ids()
         labels: Tensor | None = None
+        giveaways: tuple[str, ...] = ()
         if self.choice.label_column is not None:
             column = self.columns.texts[self.choice.label_column]
             labels, made = labels_from(column, self.message, positive=positive, negative=negative)
             self._note(made, column.name)
-            self._point_out(features, ids, labels)
+            giveaways = self._point_out(features, ids, labels)
         group = self.choice.group_column
         table = PartyTable(
             party=self.message.party,
@@ -82,7 +85,7 @@ class TableAssembly:
             labels=labels,
             groups=None if group is None else TextSequence(self.columns.texts[group]),
         )
-        return TableReading(table, tuple(self.notices))
+        return TableReading(table, tuple(self.notices), giveaways)
 
     def _features(self) -> pl.DataFrame:
         """The columns that something can be learned from."""
@@ -136,12 +139,15 @@ class TableAssembly:
             )
         return ids
 
-    def _point_out(self, features: pl.DataFrame, ids: TextSequence, labels: Tensor) -> None:
-        """Add a notice for each column that gives the label away."""
-        known = labels.numpy()
+    def _point_out(
+        self, features: pl.DataFrame, ids: TextSequence, labels: Tensor
+    ) -> tuple[str, ...]:
+        """Add a notice for each column that gives the label away, and name them."""
+        known, giveaways = labels.numpy(), []
         for column in features:
             reason = column_giveaway(column, known)
             if reason is not None:
+                giveaways.append(column.name)
                 self._note(
                     f"gives the label away: it {reason}. If it is only known after the outcome, "
                     "list it under drop.",
@@ -149,11 +155,13 @@ class TableAssembly:
                 )
         reason = order_giveaway(ids.series, known)
         if reason is not None:
+            giveaways.append(self.choice.id_column or ROW_NUMBER)
             self._note(
                 f"the ids give the label away, and the peer knows them: their order {reason}. Call "
                 "the records otherwise, at both parties.",
                 self.choice.id_column,
             )
+        return tuple(giveaways)
 
     def _note(self, text: str, column: str | None = None) -> None:
         """Add a notice."""

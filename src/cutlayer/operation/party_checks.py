@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from cryptography import x509
 
 from cutlayer.data import TableReading
+from cutlayer.data.file_message import listing
 from cutlayer.errors import ConnectionLostError, CutlayerError, DeadlineError, PeerRefusedError
 from cutlayer.operation.checkup import Check, fault, ok, warning
 from cutlayer.parties import CheckpointStore, ReleaseJournal, RunKey
@@ -22,6 +23,7 @@ from cutlayer.runs.session_opening import identity_of
 
 EXPIRY_DAYS = 30
 """A certificate that ends within so many days is spoken of."""
+_SHOWN_COLUMNS = 9
 LARGE_FILE_BYTES = 1 << 27
 """A larger file is not read to the end for a checkup; of it only the ids are."""
 
@@ -75,7 +77,20 @@ def check_file(configuration: PartyConfiguration) -> tuple[list[Check], TableRea
     if reading.notices:
         # Not their texts: a checkup is shown to others, and those of the label party count labels.
         found += f"; {len(reading.notices)} notices, which the training shows"
-    return [ok("file", found)], reading
+    checks = [ok("file", found)]
+    if reading.giveaways:
+        # By name alone, for the same reason.
+        columns = listing(reading.giveaways, shown=_SHOWN_COLUMNS)
+        checks.append(
+            warning(
+                "label",
+                f"{columns}: each orders the records nearly as the label does, or tells the label "
+                "of many of them",
+                "List under drop what is only known after the outcome, or call the records "
+                "otherwise if it is their ids. The training says how each gives the label away.",
+            )
+        )
+    return checks, reading
 
 
 def check_model(configuration: PartyConfiguration) -> Check:
