@@ -1,3 +1,4 @@
+import resource
 import socket
 
 import pytest
@@ -14,3 +15,11 @@ def unused_port():
     """A port on loopback that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
+
+
+@pytest.fixture
+def largest_file():
+    """Sets how large a file may grow, as a full disk would; lifted at the end."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)

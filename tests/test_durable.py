@@ -1,19 +1,9 @@
-import resource
-
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from cutlayer.durable import PARTIAL, create_private, only_process, whole_file, write_tensors
 from cutlayer.errors import ConfigurationError, StorageError
-
-
-@pytest.fixture
-def largest_file():
-    """Sets how large a file may grow, as a full disk would; lifted at the end."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_tensors_that_share_memory_are_kept_bit_for_bit(tmp_path):
@@ -51,6 +41,21 @@ def test_a_file_appears_only_when_it_is_whole(tmp_path):
         partial.write_text("whole")
     assert path.read_text() == "whole"
     assert not path.with_name(path.name + PARTIAL).exists()
+
+
+@pytest.mark.parametrize("left_behind", [False, True])
+def test_what_is_kept_is_for_its_owner_alone(tmp_path, left_behind):
+    names = ("text", "tensors")
+    for name in names:
+        (tmp_path / name).touch(mode=0o644)  # as an older version wrote it
+        if left_behind:
+            (tmp_path / (name + PARTIAL)).touch(mode=0o644)
+    with whole_file(tmp_path / "text") as partial:
+        assert partial.stat().st_mode & 0o777 == 0o600  # before anything stands in it
+        partial.write_text("who is a customer of both")
+    write_tensors(tmp_path / "tensors", {"a": torch.zeros(2)})
+    for name in names:
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
 
 
 def test_a_secret_is_its_owners_and_the_first_writer_wins(tmp_path):

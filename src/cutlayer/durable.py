@@ -18,6 +18,8 @@ from cutlayer.errors import ConfigurationError, StorageError
 
 PARTIAL = ".partial"
 """Suffix of a file that is being written; left-overs of a crash may be deleted."""
+OWNER_ALONE = 0o600
+"""Mode of a file that nobody else may read."""
 LOCK_FILE = "lock"
 """Name of the empty file in a folder that belongs to one process at a time."""
 
@@ -43,12 +45,16 @@ def storage(path: Path, doing: str = "write") -> Iterator[None]:
 def whole_file(path: Path) -> Iterator[Path]:
     """A path to write to; the file gets its name, durably, when the block ends without an error.
 
+    It is for its owner alone, whatever the mode of the file that it replaces: what a party keeps
+    holds ids, labels, or what follows from them.
+
     Raises:
         StorageError: the disk is full or broken, or access is denied.
     """
     with storage(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(path.name + PARTIAL)
+        make_private(partial)
         yield partial
         sync(partial)
         partial.replace(path)
@@ -126,6 +132,12 @@ def only_process(folder: Path, named_by: str) -> Iterator[None]:
                 "another folder."
             ) from error
         yield
+
+
+def make_private(path: Path) -> None:
+    """Make a file for its owner alone, empty, in place of one that a crash may have left."""
+    path.unlink(missing_ok=True)
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ALONE))
 
 
 def sync(path: Path) -> None:

@@ -60,6 +60,7 @@ def test_levels(tmp_path, level, events):
 
 def test_it_takes_up_a_file_and_stays_bounded_and_private(tmp_path):
     path = tmp_path / "run.jsonl"
+    path.touch(mode=0o644)  # begun by somebody else, for everybody to read
     for _ in range(2):
         log = opened(path, file_bytes=2000)
         log.write(EventKind.START)

@@ -121,6 +121,12 @@ def test_either_party_may_start_first(pair, first):
     assert predictions["id"].str.len_chars().unique().to_list() == [5]  # 00007 keeps its zeros
     assert "Test AUC" in done["label"][1]
     assert "AUC" not in done["other"][1]
+    # The folder is closed already; a file that somebody copies out of it stays so.
+    for kept in (pair.kept("label"), pair.kept("other")):
+        files = [path for path in kept.rglob("*") if path.is_file()]
+        assert {"encoder.json"} <= {path.name for path in files}
+        open_to_others = {path.name for path in files if path.stat().st_mode & 0o077}
+        assert open_to_others <= {"lock"}  # which is empty
 
 
 def test_records_of_one_party_only_are_counted(pair):

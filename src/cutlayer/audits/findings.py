@@ -10,6 +10,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from cutlayer.durable import whole_file
 from cutlayer.errors import DataError
 
 SCHEMA: Literal["cutlayer.findings/1"] = "cutlayer.findings/1"
@@ -271,6 +272,5 @@ def read_findings(path: Path) -> Findings:
 
 def write_findings(findings: Findings, path: Path) -> None:
     """Write the document whole or not at all."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(findings.model_dump_json(by_alias=True, indent=1), encoding="utf-8")
-    partial.replace(path)
+    with whole_file(path) as partial:
+        partial.write_text(findings.model_dump_json(by_alias=True, indent=1), encoding="utf-8")

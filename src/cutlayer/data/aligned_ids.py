@@ -34,7 +34,6 @@ def write_aligned_ids(path: Path, ids: TextSequence) -> str:
     buffer = io.BytesIO()  # polars words a full disk as an error of the format
     ids.series.alias(_COLUMN).to_frame().write_parquet(buffer, metadata={_HASH_KEY: mark})
     with whole_file(path) as partial:
-        partial.touch(mode=0o600)  # who is a customer of both is for nobody else's eyes
         partial.write_bytes(buffer.getbuffer())
     return mark
 

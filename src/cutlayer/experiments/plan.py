@@ -9,6 +9,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from cutlayer.data import DATASETS
+from cutlayer.durable import whole_file
 from cutlayer.errors import ConfigurationError, CutlayerError, DataError
 from cutlayer.parties import Terms
 from cutlayer.protections import PROTECTIONS, NoNoise, Protection, parse_protection
@@ -230,6 +231,5 @@ def keep_plan(plan: Plan, folder: Path) -> None:
             f"--out: {folder} is not empty and holds no run. Choose another folder."
         )
     folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f"{PLAN_FILE}.partial"
-    partial.write_text(plan.model_dump_json(indent=1), encoding="utf-8")
-    partial.replace(folder / PLAN_FILE)
+    with whole_file(folder / PLAN_FILE) as partial:
+        partial.write_text(plan.model_dump_json(indent=1), encoding="utf-8")

@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cutlayer.audits.findings import Bound
+from cutlayer.durable import whole_file
 from cutlayer.errors import DataError
 from cutlayer.experiments.plan import BASELINES, Plan, Training
 from cutlayer.leakage.guarantee import Guarantee
@@ -69,9 +70,8 @@ def result_of(plan: Plan, training: Training, half: TopHalf, seconds: float) -> 
 
 def write_result(result: Result, folder: Path) -> None:
     """Write the result whole or not at all."""
-    partial = folder / f"{RESULT_FILE}.partial"
-    partial.write_text(result.model_dump_json(indent=1))
-    partial.replace(folder / RESULT_FILE)
+    with whole_file(folder / RESULT_FILE) as partial:
+        partial.write_text(result.model_dump_json(indent=1), encoding="utf-8")
 
 
 def read_result(folder: Path) -> Result | None:

@@ -7,6 +7,7 @@ collectors and tickets. So it takes no free text; an error is named by its kind.
 import json
 import logging
 import os
+import stat
 from contextlib import suppress
 from datetime import UTC, datetime
 from io import TextIOWrapper
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from cutlayer.durable import storage
+from cutlayer.durable import OWNER_ALONE, storage
 from cutlayer.parties.events import EventKind
 
 FIELDS = frozenset(
@@ -50,7 +51,6 @@ _LEVELS = {
 STEP = "step"
 """The event of each step, at level debug."""
 _FILE_BYTES, _OLD_FILES = 10 << 20, 4
-_OWNER_ALONE = 0o600
 
 
 class RunLog:
@@ -119,7 +119,10 @@ class _PrivateFile(RotatingFileHandler):
 
     @override
     def _open(self) -> TextIOWrapper:
-        number = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, _OWNER_ALONE)
+        number = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ALONE)
+        if stat.S_ISREG(os.fstat(number).st_mode):  # a terminal or pipe is not ours to close
+            with suppress(PermissionError):  # nor is another user's file, if this one may write
+                os.fchmod(number, OWNER_ALONE)
         return os.fdopen(number, "a", encoding="utf-8")
 
     @override

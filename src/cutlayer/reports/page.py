@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from cutlayer.audits.findings import FindingRow, Findings, Layer
+from cutlayer.durable import whole_file
 from cutlayer.reports import figures, wording
 from cutlayer.reports.summary import (
     CANARY_DEVIATIONS,
@@ -43,9 +44,8 @@ def write_page(findings: Findings, path: Path) -> None:
         path: the file, such as ``report.html``; an old one is replaced.
     """
     page = render_page(findings)
-    partial = path.with_suffix(".partial")
-    partial.write_text(page, encoding="utf-8")
-    partial.replace(path)
+    with whole_file(path) as partial:
+        partial.write_text(page, encoding="utf-8")
 
 
 def render_page(findings: Findings) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 
 from polars.exceptions import PolarsError
 
-from cutlayer.durable import storage, sync
+from cutlayer.durable import make_private, storage, sync
 from cutlayer.errors import ConfigurationError, StorageError
 
 SCHEMA_FILE: Final = "schema.json"
@@ -207,6 +207,7 @@ def write_whole(path: Path, write: Writer) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(path.name + _DRAFT)
         try:
+            make_private(draft)
             write(draft)
         except PolarsError as error:  # in whose words a full disk is an error of computing
             raise StorageError(
