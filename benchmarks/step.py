@@ -68,7 +68,7 @@ def step_parts(batch: int, width: int, folder: Path) -> dict[str, Callable[[], o
     labels = (torch.rand(batch) < 0.1).long()
     logit = torch.randn(batch)
     journal = ReleaseJournal(folder / "journal", "benchmark")
-    journal.bind({"batches_per_epoch": "1"})
+    journal.bind({"steps_per_epoch": "1"})
     noise = SecretNoise()
 
     def checks() -> None:

@@ -74,8 +74,8 @@ def monolithic(plan, training):
     bottom = make_bottom(plan, training, x.shape[1])
     top = Top(plan.cut_width, x_own.shape[1], [plan.hidden_width], plan.generator(training, "top"))
     optimizer = make_optimizer(plan)([*bottom.parameters(), *top.parameters()])
-    for _, _, positions in BatchSchedule(len(split.train), plan.batch_size, plan.epochs, plan.seed):
-        rows = split.train[positions]
+    for part in BatchSchedule(len(split.train), plan.batch_size, plan.epochs, plan.seed):
+        rows = split.train[part.positions]
         logit = top(bottom(x[rows]), x_own[rows])
         loss = functional.binary_cross_entropy_with_logits(logit, own.labels[rows].float())
         optimizer.zero_grad()

@@ -663,7 +663,12 @@ def _bugs_of_hello() -> list[Bug]:
             TermsMismatchError,
             told="terms",
         )
-    for name, value in (("folds", 4.5), ("grouped", 0), ("staleness", False)):
+    for name, value in (
+        ("folds", 4.5),
+        ("grouped", 0),
+        ("staleness", False),
+        ("micro_batches", True),
+    ):
         add(
             f"HelloOtherType {name}",
             lambda f, name=name, value=value: f.having(**{name: value}),

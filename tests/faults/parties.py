@@ -64,6 +64,7 @@ class Plan:
     checkpoint_every: int = 4
     protection: str = "residual:sigma=1"
     staleness: int = 0
+    micro_batches: int = 1
     transport: str = "plain"
     """``plain``, ``tls`` or ``grpc``; the latter two need ``identities``."""
     identities: str = ""
@@ -95,6 +96,7 @@ class Plan:
             order="nonces",
             checkpoint_every=self.checkpoint_every,
             staleness=self.staleness,
+            micro_batches=self.micro_batches,
             wire=self.wire,
         )
 

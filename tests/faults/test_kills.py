@@ -46,6 +46,8 @@ def test_kills_over_other_transports(plan, folder, identities, seed, transport, 
         {"protection": "marvell:s=4"},
         {"protection": "max_norm", "wire": "bfloat16"},
         {"staleness": 3},
+        {"micro_batches": 2},
+        {"micro_batches": 2, "staleness": 1},
     ],
     ids=str,
 )

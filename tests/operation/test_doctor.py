@@ -13,7 +13,7 @@ from cutlayer.protocol import Role, StreamListener, create_identity, load_identi
 from cutlayer.runs.configuration import LabelConfiguration, read_configuration
 from tests.protocol.networks import make_identities
 
-BINDING = {"terms": "t", "records": "r", "order": "o", "batches_per_epoch": "4"}
+BINDING = {"terms": "t", "records": "r", "order": "o", "steps_per_epoch": "4"}
 SHARED = """
 run = "r"
 file = "{folder}/{party}.csv"

@@ -76,6 +76,7 @@ def run_pair(
     bottom=make_bottom,
     top=make_top,
     compute=None,
+    optimizer=adam,
 ):
     """Run both parties in two threads; returns both halves, or raises the label party's error."""
     here, there = in_memory_pair()
@@ -85,7 +86,7 @@ def run_pair(
         label_terms or terms(),
         protection or NoNoise(),
         top,
-        adam,
+        optimizer,
         noise=noise or SeededNoise(9),
         canaries=canaries,
         observers=observers,
@@ -96,7 +97,7 @@ def run_pair(
         other_table,
         other_terms or label_terms or terms(),
         bottom,
-        adam,
+        optimizer,
         observers=half_observers,
         deadlines=QUICK,
         compute=compute,

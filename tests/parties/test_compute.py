@@ -16,28 +16,18 @@ def weights(module):
     return torch.cat([p.detach().flatten() for p in module.parameters()])
 
 
-def test_accumulation_averages_gradients_before_the_step():
+def test_gradients_of_a_batch_add_up_to_one_step():
     parameter = torch.nn.Parameter(torch.zeros(1))
-    steps = Accumulator(torch.optim.SGD([parameter], lr=1.0), 2)
-    for gradient, expected in ((1.0, 0.0), (3.0, -2.0), (5.0, -2.0)):  # (1 + 3) / 2 = 2
+    steps = Accumulator(torch.optim.SGD([parameter], lr=1.0))
+    for gradient, complete, expected in (
+        (1.0, False, 0.0),
+        (3.0, True, -4.0),  # 1 + 3
+        (5.0, True, -9.0),  # what came before is forgotten
+    ):
         steps.begin()
-        parameter.grad = (parameter.grad if parameter.grad is not None else 0) + torch.tensor(
-            [gradient]
-        )
-        steps.finish(flush=False)
+        (parameter * gradient).sum().backward()
+        steps.finish(complete=complete)
         assert parameter.item() == expected
-    steps.begin()
-    parameter.grad = parameter.grad + torch.tensor([1.0])
-    steps.finish(flush=True)  # (5 + 1) / 2 = 3
-    assert parameter.item() == -5.0
-
-
-def test_accumulation_of_one_batch_changes_nothing(pair):
-    plain = run_pair(*pair)[1].bottom
-    explicit = run_pair(*pair, compute=Compute(accumulate=1))[1].bottom
-    more = run_pair(*pair, compute=Compute(accumulate=2))[1].bottom
-    assert torch.equal(weights(plain), weights(explicit))
-    assert not torch.equal(weights(plain), weights(more))
 
 
 @pytest.mark.parametrize("protection", [NoNoise(), Marvell(s=4.0), Residual(sigma=2.0)])
@@ -70,8 +60,6 @@ def test_cuda_halves_train(pair):
 
 
 def test_settings_out_of_range_are_refused():
-    with pytest.raises(ValueError, match="accumulate"):
-        Compute(accumulate=0)
     with pytest.raises(ValueError, match="device"):
         Compute(device="abacus")
 

@@ -10,7 +10,7 @@ from cutlayer.errors import ConfigurationError, DataError, ProtocolError, Storag
 from cutlayer.parties import ReleaseJournal
 from cutlayer.rng import SecretNoise
 
-BINDING = {"terms": "t", "records": "r", "order": "o", "batches_per_epoch": "4"}
+BINDING = {"terms": "t", "records": "r", "order": "o", "steps_per_epoch": "4"}
 ENTRY = 80
 
 
@@ -70,7 +70,7 @@ def test_nothing_is_written_before_the_first_reply(tmp_path):
         ReleaseJournal(tmp_path / "journal", "x").settle(0, *digests(0))
 
 
-@pytest.mark.parametrize("name", ["terms", "records", "order", "batches_per_epoch"])
+@pytest.mark.parametrize("name", ["terms", "records", "order", "steps_per_epoch"])
 def test_steps_cannot_come_to_mean_something_else(tmp_path, name):
     path = filled(tmp_path / "journal")
     journal = opened(path)

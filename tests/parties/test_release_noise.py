@@ -75,7 +75,7 @@ def test_n1_the_release_path_never_seeds_or_uses_torchs_generator(protection, mo
     for name in ("manual_seed", "seed", "randn", "rand", "normal", "randint", "bernoulli"):
         monkeypatch.setattr(torch, name, refused)
     before = torch.random.get_rng_state()
-    answer = head.answer(0, ACTIVATION, OWN, LABELS, audited=True)
+    answer = head.answer(0, ACTIVATION, OWN, LABELS, share=1.0, audited=True)
     assert answer.gradient.shape == (16, 4)
     assert torch.equal(before, torch.random.get_rng_state())
 

@@ -122,9 +122,21 @@ def folders(tmp_path, pair):
             kept.close()
 
 
-@pytest.mark.parametrize("protection", [Residual(sigma=2.0), Marvell(s=4.0)], ids=lambda p: p.name)
-def test_a_run_cut_at_every_message_ends_as_an_uninterrupted_one(folders, protection, tmp_path):
-    whole = folders("whole")
+@pytest.mark.parametrize(
+    ("protection", "changes"),
+    [
+        (Residual(sigma=2.0), {}),
+        (Marvell(s=4.0), {}),
+        (Marvell(s=4.0), {"micro_batches": 2}),
+        (Residual(sigma=2.0), {"micro_batches": 3, "staleness": 1}),
+    ],
+    ids=str,
+)
+def test_a_run_cut_at_every_message_ends_as_an_uninterrupted_one(
+    folders, protection, changes, tmp_path
+):
+    """In the middle of a batch that crosses in several messages as well."""
+    whole = folders("whole", **changes)
     top, bottom = meet(*whole.parties(protection))
     journal = (tmp_path / "whole/label/journal").read_bytes()
     for name in ("label", "other"):
@@ -132,10 +144,11 @@ def test_a_run_cut_at_every_message_ends_as_an_uninterrupted_one(folders, protec
         key = (tmp_path / "whole" / name / "run.key").read_bytes()
         (tmp_path / "cut" / name / "run.key").write_bytes(key)
         (tmp_path / "cut" / name / "run.key").chmod(0o600)
-    cut = folders("cut")
+    cut = folders("cut", **changes)
     label, other = cut.parties(type(protection)(**_settings(protection)))
     connections = 0
-    for messages in cycle((3, 4, 5, 6)):  # three greetings, then gradients
+    # Three greetings, then gradients: of two updates and a little more.
+    for messages in cycle(range(3, 5 + 2 * changes.get("micro_batches", 1))):
         again_top, again_bottom = meet(label, other, cut_after=messages)
         connections += 1
         if not isinstance(again_top, Exception) and not isinstance(again_bottom, Exception):
@@ -288,8 +301,8 @@ def stale_reference(label_table, other_table, agreed, settings):
             parameter.grad = params[name].grad
         of_bottom.step()
 
-    for step, _, positions in schedule:
-        rows = agreed.train[positions]
+    for part in schedule:
+        rows = agreed.train[part.positions]
         params = {n: p.detach().clone().requires_grad_() for n, p in bottom.named_parameters()}
         cut = functional_call(bottom, params, (x[rows],))
         leaf = cut.detach().requires_grad_()
@@ -301,7 +314,7 @@ def stale_reference(label_table, other_table, agreed, settings):
         waiting.append((params, cut, leaf.grad))
         while len(waiting) > settings.staleness:
             land()
-        if settings.keeps_after(step, schedule.batches_per_epoch):
+        if settings.keeps_after(part, schedule.batches_per_epoch):
             while waiting:
                 land()
     return bottom, top

@@ -42,8 +42,8 @@ def monolithic(label_table, other_table, agreed):
     top = make_top("top", settings.cut_width, InputShape((x_own.shape[1],)))
     optimizer = adam([*bottom.parameters(), *top.parameters()])
     schedule = BatchSchedule(len(agreed.train), settings.batch_size, settings.epochs, settings.seed)
-    for _, _, positions in schedule:
-        rows = agreed.train[positions]
+    for part in schedule:
+        rows = agreed.train[part.positions]
         logit = top(bottom(x[rows]), x_own[rows])
         loss = functional.binary_cross_entropy_with_logits(logit, own.labels[rows].float())
         optimizer.zero_grad()
@@ -117,6 +117,7 @@ def test_no_common_record_is_an_error_at_both_parties(pair):
         ("alignment", "given"),
         ("checkpoint_every", 7),
         ("staleness", 2),
+        ("micro_batches", 4),
         ("wire", "bfloat16"),
     ],
 )
@@ -148,12 +149,17 @@ def test_terms_cover_every_field_that_both_parties_use():
         "order",
         "checkpoint_every",
         "staleness",
+        "micro_batches",
         "wire",
     }
     with pytest.raises(ValueError, match="test_fold"):
         terms(test_fold=5)
     with pytest.raises(ValueError, match="batch_size"):
         terms(batch_size=1)
+    with pytest.raises(ValueError, match=r"micro_batches must be at most 16, .* at both parties"):
+        terms(batch_size=32, micro_batches=17)
+    with pytest.raises(ValueError, match="micro_batches"):
+        terms(micro_batches=0)
     with pytest.raises(ValueError, match="mode"):
         Terms(run="r", data="d", protection="p", mode="half")
 

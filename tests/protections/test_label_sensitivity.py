@@ -78,7 +78,8 @@ def test_n10_one_label_moves_one_row_of_a_message(examples):
                 Compute(),
             )
             own = torch.ones(rows, 1)
-            messages.append(head.answer(0, activation, own, each, audited=False).gradient)
+            answer = head.answer(0, activation, own, each, share=1.0, audited=False)
+            messages.append(answer.gradient)
         moved_rows = (messages[0] != messages[1]).any(dim=1).nonzero().flatten().tolist()
         assert moved_rows in ([], [chosen % rows])  # none where a saturated unit lets nothing pass
 

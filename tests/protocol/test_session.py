@@ -66,6 +66,27 @@ def test_a_loop_from_hello_to_bye(sessions):
     assert label.state is other.state is State.ENDED
 
 
+@pytest.mark.parametrize("most", [1, 2, 6])
+def test_no_more_activations_than_agreed_may_wait_for_their_gradients(most):
+    here, there = in_memory_pair()
+    label = Session(Role.LABEL, here, run="run", deadlines=QUICK)
+    other = Session(Role.NON_LABEL, there, run="run", most_in_flight=most, deadlines=QUICK)
+    shake(label, other)
+    rows = torch.ones(4, 2)
+    for step in range(most):
+        other.send_tensor(Kind.ACTIVATION, rows, step=step)
+    with pytest.raises(ProtocolError, match="may not send ACTIVATION in state REPLY_DUE"):
+        other.send_tensor(Kind.ACTIVATION, rows, step=most)
+    label.receive_tensor(Kind.ACTIVATION, Shape(4, 2), step=0)
+    label.send_tensor(Kind.GRADIENT, rows, step=0)
+    other.receive_tensor(Kind.GRADIENT, Shape(4, 2), step=0)
+    other.send_tensor(Kind.ACTIVATION, rows, step=most)  # one came back, one may leave
+    with pytest.raises(ProtocolError, match="may not send"):
+        other.send_tensor(Kind.QUERY, rows)
+    with pytest.raises(ValueError, match="most_in_flight"):
+        Session(Role.LABEL, here, run="run", most_in_flight=0)
+
+
 def test_one_round_from_hello_to_bye(sessions):
     label, other = sessions
     shake(label, other)

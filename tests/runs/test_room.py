@@ -40,6 +40,19 @@ def test_of_the_label_party_by_hand():
     assert room_for(small, table("label party", 2)).recording == 1000
 
 
+def test_each_message_of_a_batch_has_its_entry_in_the_journal_by_hand():
+    # 42 updates of 5 messages; the rows that cross stay the same.
+    whole, cut = (
+        room_for(
+            LabelConfiguration(**BASE, label="y", record="1 GiB", micro_batches=micro_batches),
+            table("label party", 2),
+        )
+        for micro_batches in (1, 5)
+    )
+    assert cut.journal == 42 * 5 * 80
+    assert cut.recording == whole.recording
+
+
 def test_two_heads_take_the_room_of_two():
     # The message head sees the cut alone: 4 -> 8 -> 1, 40 + 9 = 49 numbers.
     changed = {**BASE, "protection": "residual:sigma=1"}

@@ -7,7 +7,7 @@ from cutlayer.data.column_choice import ROW_NUMBER
 from cutlayer.data.encoding import Encoder
 from cutlayer.data.party_table import LABEL_PARTY, NON_LABEL_PARTY, PartyName, PartyTable
 from cutlayer.data.prepared import PreparedData
-from cutlayer.data.schedule import BatchSchedule
+from cutlayer.data.schedule import BatchSchedule, MicroBatch
 from cutlayer.data.split import Split, fold_of
 from cutlayer.data.synthetic_ctr import SyntheticCtr
 from cutlayer.data.table_assembly import TableReading
@@ -32,6 +32,7 @@ __all__ = [
     "Caravan",
     "DataSet",
     "Encoder",
+    "MicroBatch",
     "PartyName",
     "PartyTable",
     "PreparedData",

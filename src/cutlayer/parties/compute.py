@@ -1,4 +1,4 @@
-"""How a party computes: device, precision, accumulation, compilation. Its own affair each."""
+"""How a party computes: device, precision, compilation. Its own affair each."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-
-from cutlayer import check
 
 Forward = Callable[..., Tensor]
 MakeOptimizer = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
@@ -19,7 +17,7 @@ class Compute:
     """Settings of one party's computation; the peer need not know them.
 
     Raises:
-        ValueError: ``accumulate`` is below 1, or the device is unknown.
+        ValueError: the device is unknown.
     """
 
     device: str = "cpu"
@@ -27,13 +25,10 @@ class Compute:
     autocast: torch.dtype | None = None
     """Lower precision for the forward pass, such as ``torch.bfloat16``; weights and noise stay in
     float32 or better."""
-    accumulate: int = 1
-    """Batches whose gradients are averaged into one optimizer step; never across a kept state."""
     compile: bool = False
     """Whether halves run through ``torch.compile``."""
 
     def __post_init__(self) -> None:
-        check.at_least("accumulate", self.accumulate, 1)
         try:
             torch.device(self.device)
         except RuntimeError as error:
@@ -64,26 +59,20 @@ class Compute:
 
 
 class Accumulator:
-    """Averages the gradients of several batches into one optimizer step."""
+    """Adds up the gradients of the messages of a batch into one optimizer step."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, batches: int) -> None:
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.optimizer = optimizer
-        self._batches, self._pending = batches, 0
+        self._pending = False
 
     def begin(self) -> None:
-        """Before a backward pass."""
-        if self._pending == 0:
+        """Before the backward pass of a message."""
+        if not self._pending:
             self.optimizer.zero_grad()
+        self._pending = True
 
-    def finish(self, *, flush: bool) -> None:
-        """After it: take the step if the batches are complete, or ``flush`` asks for it."""
-        self._pending += 1
-        if self._pending < self._batches and not flush:
-            return
-        if self._pending > 1:
-            for group in self.optimizer.param_groups:
-                for parameter in group["params"]:
-                    if parameter.grad is not None:
-                        parameter.grad /= self._pending
-        self.optimizer.step()
-        self._pending = 0
+    def finish(self, *, complete: bool) -> None:
+        """After it: take the step if the message was the last of its batch."""
+        if complete:
+            self.optimizer.step()
+            self._pending = False

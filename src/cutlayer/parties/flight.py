@@ -7,39 +7,50 @@ from typing import cast
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from cutlayer.parties.compute import Compute
+from cutlayer.data import MicroBatch
+from cutlayer.parties.compute import Forward
 
 
 @dataclass(frozen=True)
 class Flight:
     """One activation whose gradient has not come back."""
 
-    step: int
+    part: MicroBatch
     activation: Tensor
     weights: Mapping[str, Tensor] | None
-    """Copies of the weights that made it; ``None`` where they are the bottom's own, which then
-    must not change before the gradient is back."""
+    """Copies of the weights that made it, shared by the flights of one batch; ``None`` where they
+    are the bottom's own, which then must not change before the gradient is back."""
 
     def land(self, bottom: nn.Module, gradient: Tensor) -> None:
-        """Lead a gradient back and add the result to the gradients of the bottom's own weights."""
+        """Lead a gradient back and add the result to the gradients of the bottom's own weights.
+
+        Args:
+            bottom: whose weights are to learn.
+            gradient: of the mean loss over the rows of this flight, ``(examples, width)``.
+        """
         # torch's autograd entry points carry no types.
-        cast("Callable[[Tensor], None]", self.activation.backward)(gradient)
+        cast("Callable[[Tensor], None]", self.activation.backward)(gradient * self.part.share)
         if self.weights is None:
             return
         for name, own in bottom.named_parameters():
-            arrived = self.weights[name].grad
-            if arrived is not None:
-                own.grad = arrived if own.grad is None else own.grad + arrived
+            copy = self.weights[name]
+            if copy.grad is not None:
+                own.grad = copy.grad if own.grad is None else own.grad + copy.grad
+                copy.grad = None  # the next flight of the batch brings its own
 
 
-def take_off(step: int, bottom: nn.Module, rows: Tensor, compute: Compute) -> Flight:
-    """Run the bottom with copies of its weights, so that it may be updated during the flight."""
-    copies = {
+def copied_weights(bottom: nn.Module) -> dict[str, Tensor]:
+    """Weights to take off with, so that the bottom may be updated during the flight."""
+    return {
         name: weight.detach().clone().requires_grad_(weight.requires_grad)
         for name, weight in bottom.named_parameters()
     }
 
-    def forward(inputs: Tensor) -> Tensor:
-        return functional_call(bottom, copies, (inputs,))
 
-    return Flight(step, compute.precise(forward)(rows), copies)
+def forward_with(bottom: nn.Module, weights: Mapping[str, Tensor]) -> Forward:
+    """The bottom as it runs with other weights than its own."""
+
+    def forward(inputs: Tensor) -> Tensor:
+        return functional_call(bottom, dict(weights), (inputs,))
+
+    return forward

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cutlayer import check
-from cutlayer.data import BatchSchedule, Encoder
+from cutlayer.data import BatchSchedule, Encoder, MicroBatch
 from cutlayer.data.tensor_records import Records
 from cutlayer.errors import ConfigurationError, DataError
 from cutlayer.models import require_uncoupled_top
@@ -53,7 +53,7 @@ class LabelParty:
         observers: look at each release, from inside this party.
         progress: are told how far the training is.
         persistence: what lets the run be gone on with after an interruption.
-        compute: device, precision, accumulation, compilation.
+        compute: device, precision, compilation.
         deadlines: how long to wait for the peer.
         cadence: seconds; a reply leaves a multiple of them after its request has come, so that its
             time tells nothing as long as the work fits. 0 sends it at once.
@@ -260,15 +260,15 @@ class LabelParty:
             self._observers = make(prepared.agreement, prepared.canaries) if make else ()
         schedule = self._schedule(prepared)
         self._take_up(head, prepared, begin, schedule)
-        for step, epoch, positions in schedule.from_step(begin):
+        for part in schedule.from_step(begin):
             if self._persistence is not None:
-                self._persistence.key.seed_torch(step)
-            self._step(session, head, prepared, step, epoch, prepared.agreement.train[positions])
-            settled = self._terms.keeps_after(step, schedule.batches_per_epoch)
-            head.update(flush=settled)
+                self._persistence.key.seed_torch(part.step)
+            self._step(session, head, prepared, part)
+            head.update(complete=part.completes)
+            settled = self._terms.keeps_after(part, schedule.batches_per_epoch)
             if self._persistence is not None and settled:
-                self._keep_state(head, step + 1)
-            self._tell(step + 1, len(schedule), len(positions))
+                self._keep_state(head, part.step + 1)
+            self._tell(part.step + 1, len(schedule), len(part.positions))
 
     def _take_up(self, head: Head, prepared: Prepared, begin: int, schedule: BatchSchedule) -> None:
         """Go on from a kept state, or keep the first one, so that there always is one."""
@@ -280,7 +280,7 @@ class LabelParty:
                     "terms": self._terms.meaning,
                     "records": prepared.agreement.digest,
                     "order": f"{prepared.agreement.order_seed:x}",
-                    "batches_per_epoch": str(schedule.batches_per_epoch),
+                    "steps_per_epoch": str(schedule.steps_per_epoch),
                 }
             )
         store = self._persistence.checkpoints
@@ -297,16 +297,9 @@ class LabelParty:
             seconds = time.monotonic() - began
             self._on_event(Event(EventKind.CHECKPOINT, step=step, seconds=seconds))
 
-    def _step(
-        self,
-        session: Session,
-        head: Head,
-        prepared: Prepared,
-        step: int,
-        epoch: int,
-        rows: Tensor,
-    ) -> None:
-        """One batch: receive, answer, put on record, let observers look, send."""
+    def _step(self, session: Session, head: Head, prepared: Prepared, part: MicroBatch) -> None:
+        """One message: receive, answer, put on record, let observers look, send."""
+        step, rows = part.step, prepared.agreement.train[part.positions]
         activation = session.receive_tensor(Kind.ACTIVATION, self._shape(rows), step=step).float()
         received = time.monotonic()
         journal = self._persistence.journal if self._persistence else None
@@ -319,6 +312,7 @@ class LabelParty:
             self._compute.place(activation),
             self._compute.place(prepared.inputs.values[rows]),
             self._compute.place(labels),
+            share=part.share,
             audited=bool(self._observers),
         )
         reply = answer.gradient.to(self._terms.wire_dtype)
@@ -327,7 +321,7 @@ class LabelParty:
         if new:  # it counts once it is on record, for nobody knows whether a lost message arrived
             self._sent.add(len(rows))
         if new and answer.clean_gradient is not None:
-            release = Release(step, epoch, rows, activation, reply.float().cpu())
+            release = Release(step, part.epoch, rows, activation, reply.float().cpu())
             for observer in self._observers or ():
                 observer.on_release(release, labels, answer.clean_gradient.cpu())
         self._wait_for_cadence(received)
@@ -343,12 +337,13 @@ class LabelParty:
         """Train a clean top on activations that do not change; nothing is sent."""
         top = self._top(prepared.inputs, "top", activation.shape[1])
         head = GradientHead(top, NoNoise(), self._make_optimizer, self._noise, self._compute)
-        schedule, place = self._schedule(prepared), self._compute.place
-        for step, _, positions in schedule:
-            rows = prepared.agreement.train[positions]
+        place = self._compute.place
+        schedule = replace(self._schedule(prepared), micro_batches=1)  # nothing crosses
+        for part in schedule:
+            rows = prepared.agreement.train[part.positions]
             labels = prepared.canaries.labels[rows]
             head.fit(place(activation[rows]), place(prepared.inputs.values[rows]), place(labels))
-            self._tell(step + 1, len(schedule), len(rows))
+            self._tell(part.step + 1, len(schedule), len(rows))
         rows = prepared.agreement.held_out
         logit = self._predict(head, activation[rows], prepared.inputs.values[rows])
         return self._result(head, prepared, logit)
@@ -394,11 +389,9 @@ class LabelParty:
         return Shape(len(rows), self._terms.cut_width, self._terms.wire_dtype)
 
     def _schedule(self, prepared: Prepared) -> BatchSchedule:
-        """The order of the batches."""
-        agreement, terms = prepared.agreement, self._terms
-        return BatchSchedule(
-            len(agreement.train), terms.batch_size, terms.epochs, seed=agreement.order_seed
-        )
+        """The order of the messages."""
+        agreement = prepared.agreement
+        return self._terms.schedule(len(agreement.train), agreement.order_seed)
 
     def _result(self, head: Head, prepared: Prepared, logit: Tensor) -> TopHalf:
         """Evaluate on true labels and gather what the run leaves."""

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from cutlayer.data import BatchSchedule, Encoder
+from cutlayer.data import Encoder
 from cutlayer.data.tensor_records import Records
 from cutlayer.errors import ConfigurationError
 from cutlayer.models import frozen_projection
 from cutlayer.parties.agreement import Agreement
 from cutlayer.parties.compute import Accumulator, Compute, MakeOptimizer
 from cutlayer.parties.events import Event, EventKind, OnEvent, ignore_event
-from cutlayer.parties.flight import Flight, take_off
+from cutlayer.parties.flight import Flight, copied_weights, forward_with
 from cutlayer.parties.handshake import (
     Opening,
     Standing,
@@ -59,7 +59,7 @@ class NonLabelParty:
         observers: are shown the half at each step.
         progress: are told how far the training is.
         persistence: what lets the run be gone on with after an interruption.
-        compute: device, precision, accumulation, compilation.
+        compute: device, precision, compilation.
         deadlines: how long to wait for the peer.
         max_ids: the largest number of records that the peer may announce.
         tell: takes notices for the operator.
@@ -174,14 +174,14 @@ class NonLabelParty:
 
     def _session(self, transport: Transport) -> Session:
         """This party's end of the run."""
-        staleness = self._terms.staleness
-        if staleness:
-            transport = OutboxTransport(transport, staleness + 1)
+        most_in_flight = self._terms.most_in_flight
+        if most_in_flight > 1:
+            transport = OutboxTransport(transport, most_in_flight)
         return Session(
             Role.NON_LABEL,
             transport,
             run=self._terms.run,
-            staleness=staleness,
+            most_in_flight=most_in_flight,
             deadlines=self._deadlines,
         )
 
@@ -212,44 +212,47 @@ class NonLabelParty:
         observers = self._observers(agreement, values) if self._observers else ()
         optimizer = self._make_optimizer(list(bottom.parameters()))
         self._take_up(bottom, optimizer, opening.step)
-        steps = Accumulator(optimizer, self._compute.accumulate)
-        forward = self._compute.forward_of(bottom)
-        schedule = self._schedule(agreement)
+        steps = Accumulator(optimizer)
+        own_forward = forward = self._compute.forward_of(bottom)
+        weights = None
+        schedule = self._terms.schedule(len(agreement.train), agreement.order_seed)
         flights: deque[Flight] = deque()
-        for step, _, positions in schedule.from_step(opening.step):
-            settled = self._terms.keeps_after(step, schedule.batches_per_epoch)
+        for part in schedule.from_step(opening.step):
+            settled = self._terms.keeps_after(part, schedule.batches_per_epoch)
             if self._persistence is not None:
-                self._persistence.key.seed_torch(step)
-            rows = self._compute.place(values[agreement.train[positions]])
-            if self._terms.staleness:
-                flight = take_off(step, bottom, rows, self._compute)
-            else:
-                flight = Flight(step, forward(rows), None)
-            flight = replace(flight, activation=self._flat(flight.activation, len(rows)))
-            message = flight.activation.to(self._terms.wire_dtype)
-            session.send_tensor(Kind.ACTIVATION, message, step=step)
+                self._persistence.key.seed_torch(part.step)
+            rows = self._compute.place(values[agreement.train[part.positions]])
+            if self._terms.staleness and weights is None:
+                weights = copied_weights(bottom)
+                forward = self._compute.precise(forward_with(bottom, weights))
+            activation = self._flat(forward(rows), len(rows))
+            message = activation.to(self._terms.wire_dtype)
+            session.send_tensor(Kind.ACTIVATION, message, step=part.step)
             for observer in observers:
-                observer(step, bottom)
-            flights.append(flight)
-            # No activation may be on its way when the state is kept.
-            while len(flights) > (0 if settled else self._terms.staleness):
-                landing = flights.popleft()
-                gradient = self._gradient(session, landing)
-                steps.begin()
-                landing.land(bottom, gradient)
-                steps.finish(flush=settled and not flights)
+                observer(part.step, bottom)
+            flights.append(Flight(part, activation, weights))
+            if part.completes:
+                weights, forward = None, own_forward
+                # No activation may be on its way when the state is kept.
+                late = 0 if settled else self._terms.staleness * self._terms.micro_batches
+                while len(flights) > late:
+                    self._land(session, flights.popleft(), bottom, steps)
             if self._persistence is not None and settled:
-                self._keep_state(bottom, optimizer, step + 1)
+                self._keep_state(bottom, optimizer, part.step + 1)
             for watcher in self._progress:
-                watcher.on_progress(step + 1, len(schedule), len(positions))
+                watcher.on_progress(part.step + 1, len(schedule), len(part.positions))
 
-    def _gradient(self, session: Session, flight: Flight) -> Tensor:
-        """Wait for the gradient of an activation."""
+    def _land(
+        self, session: Session, flight: Flight, bottom: nn.Module, steps: Accumulator
+    ) -> None:
+        """Wait for the gradient of an activation, and learn from it."""
         rows, width = flight.activation.shape
         shape = Shape(rows, width, self._terms.wire_dtype)
-        gradient = session.receive_tensor(Kind.GRADIENT, shape, step=flight.step)
-        self.steps_made = max(self.steps_made, flight.step + 1)
-        return self._compute.place(gradient.float())
+        gradient = session.receive_tensor(Kind.GRADIENT, shape, step=flight.part.step)
+        self.steps_made = max(self.steps_made, flight.part.step + 1)
+        steps.begin()
+        flight.land(bottom, self._compute.place(gradient.float()))
+        steps.finish(complete=flight.part.completes)
 
     def _take_up(self, bottom: nn.Module, optimizer: torch.optim.Optimizer, begin: int) -> None:
         """Go on from a kept state, or keep the first one, so that there always is one."""
@@ -294,10 +297,3 @@ class NonLabelParty:
                 activation = forward(self._compute.place(values[rows]))
                 message = self._flat(activation, len(rows)).to(self._terms.wire_dtype)
                 session.send_tensor(kind, message, step=index)
-
-    def _schedule(self, agreement: Agreement) -> BatchSchedule:
-        """The order of the batches."""
-        terms = self._terms
-        return BatchSchedule(
-            len(agreement.train), terms.batch_size, terms.epochs, seed=agreement.order_seed
-        )

@@ -1,4 +1,4 @@
-"""What the label party does with one batch, for each stage at which a protection may act.
+"""What the label party does with one message, for each stage at which a protection may act.
 
 This is where a gradient is perturbed: :meth:`Head.answer` returns what is sent.
 """
@@ -39,20 +39,37 @@ class Head(ABC):
 
     @abstractmethod
     def answer(
-        self, step: int, activation: Tensor, own_features: Tensor, labels: Tensor, *, audited: bool
+        self,
+        step: int,
+        activation: Tensor,
+        own_features: Tensor,
+        labels: Tensor,
+        *,
+        share: float,
+        audited: bool,
     ) -> Answer:
         """Compute the gradient to send, already perturbed, and keep the update for later.
 
-        The noise belongs to this step and these values: the same batch in the same state gets the
-        same answer again.
+        The noise belongs to this step and these values: the same message in the same state gets
+        the same answer again.
+
+        Args:
+            step: number of the message.
+            activation: as received, ``(examples, width)``.
+            own_features: of the label party, ``(examples, ...)``.
+            labels: 0 or 1, ``(examples,)``.
+            share: of the rows of its batch that the message has: the weight of its mean loss in
+                the update of the top. What is sent is the gradient of that mean loss itself,
+                so that a protection sees a message in the same unit whatever batch it is of.
+            audited: whether the clean gradient is wanted as well.
 
         Raises:
             ProtectionError: the protection cannot be applied; nothing may be sent.
         """
 
     @abstractmethod
-    def update(self, *, flush: bool) -> None:
-        """Take the optimizer step of the last answer, or keep its gradient for a later one."""
+    def update(self, *, complete: bool) -> None:
+        """Take the optimizer step if the last answer completed its batch; else keep its part."""
 
     @abstractmethod
     def predict(self, activation: Tensor, own_features: Tensor) -> Tensor:
@@ -98,19 +115,26 @@ class GradientHead(Head):
     ) -> None:
         self._top, self._protection, self._noise = top, protection, noise
         self._forward = compute.forward_of(top)
-        self._steps = Accumulator(make_optimizer(list(top.parameters())), compute.accumulate)
+        self._steps = Accumulator(make_optimizer(list(top.parameters())))
         self._primed = False
 
     @override
     def answer(
-        self, step: int, activation: Tensor, own_features: Tensor, labels: Tensor, *, audited: bool
+        self,
+        step: int,
+        activation: Tensor,
+        own_features: Tensor,
+        labels: Tensor,
+        *,
+        share: float,
+        audited: bool,
     ) -> Answer:
         if not self._primed:
             self._prime(activation, own_features)
         leaf = activation.detach().requires_grad_()
         self._steps.begin()
-        _mean_loss(self._forward(leaf, own_features), labels).backward()
-        clean = _required(leaf.grad)
+        (_mean_loss(self._forward(leaf, own_features), labels) * share).backward()
+        clean = _required(leaf.grad) / share
         noise = self._noise.for_release(step, clean, labels)
         gradient = self._protection.perturb(clean, labels, noise=noise)
         return Answer(gradient, clean if audited else None)
@@ -119,11 +143,11 @@ class GradientHead(Head):
         """Learn from one batch of activations that get no gradient back."""
         self._steps.begin()
         _mean_loss(self._forward(activation, own_features), labels).backward()
-        self._steps.finish(flush=True)
+        self._steps.finish(complete=True)
 
     @override
-    def update(self, *, flush: bool) -> None:
-        self._steps.finish(flush=flush)
+    def update(self, *, complete: bool) -> None:
+        self._steps.finish(complete=complete)
 
     @override
     def predict(self, activation: Tensor, own_features: Tensor) -> Tensor:
@@ -159,9 +183,9 @@ class GradientHead(Head):
             ) from error
 
     def _prime(self, activation: Tensor, own_features: Tensor) -> None:
-        """Show the protection both classes: the first batch under label 1, then under label 0.
+        """Show the protection both classes: the first message under label 1, then under label 0.
 
-        Done for every protection and every first batch, so that its cost tells nothing.
+        Done for every protection and every first message, so that its cost tells nothing.
         """
         self._primed = True
         both = []
@@ -201,13 +225,20 @@ class ResidualHead(Head):
         self._prediction_forward = compute.forward_of(prediction_top)
         self._protection, self._noise = protection, noise
         self._message_steps, self._prediction_steps = (
-            Accumulator(make_optimizer(list(top.parameters())), compute.accumulate)
+            Accumulator(make_optimizer(list(top.parameters())))
             for top in (message_top, prediction_top)
         )
 
     @override
     def answer(
-        self, step: int, activation: Tensor, own_features: Tensor, labels: Tensor, *, audited: bool
+        self,
+        step: int,
+        activation: Tensor,
+        own_features: Tensor,
+        labels: Tensor,
+        *,
+        share: float,
+        audited: bool,
     ) -> Answer:
         leaf = activation.detach().requires_grad_()
         nothing = own_features.flatten(1)[:, :0]
@@ -216,15 +247,16 @@ class ResidualHead(Head):
         noise = self._noise.for_release(step, logit, labels)
         residual = self._protection.noisy_residual(logit.detach(), labels, noise=noise)
         self._message_steps.begin()
-        logit.backward(residual / len(labels))
+        logit.backward(residual / len(labels) * share)
         self._prediction_steps.begin()
-        _mean_loss(self._prediction_forward(activation.detach(), own_features), labels).backward()
-        return Answer(_required(leaf.grad), clean)
+        predicted = self._prediction_forward(activation.detach(), own_features)
+        (_mean_loss(predicted, labels) * share).backward()
+        return Answer(_required(leaf.grad) / share, clean)
 
     @override
-    def update(self, *, flush: bool) -> None:
-        self._message_steps.finish(flush=flush)
-        self._prediction_steps.finish(flush=flush)
+    def update(self, *, complete: bool) -> None:
+        self._message_steps.finish(complete=complete)
+        self._prediction_steps.finish(complete=complete)
 
     @override
     def predict(self, activation: Tensor, own_features: Tensor) -> Tensor:
@@ -282,7 +314,7 @@ def head_for(
 
 
 def _mean_loss(logit: Tensor, labels: Tensor) -> Tensor:
-    """Mean binary cross-entropy over the batch."""
+    """Mean binary cross-entropy over the message."""
     logit = _checked(logit, len(labels))
     return functional.binary_cross_entropy_with_logits(logit, labels.to(logit.dtype))
 

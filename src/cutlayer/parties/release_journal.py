@@ -71,13 +71,13 @@ class ReleaseJournal:
         """How often a record was sent at most, over all starts."""
         if self._bound is None or not self.released:
             return 0
-        return -(-self.released // int(self._bound["batches_per_epoch"]))
+        return -(-self.released // int(self._bound["steps_per_epoch"]))
 
     def bind(self, binding: Mapping[str, str]) -> None:
         """State what the steps of this run mean; must be the same at every start.
 
         Args:
-            binding: terms, records and their order as texts, and ``batches_per_epoch``.
+            binding: terms, records and their order as texts, and ``steps_per_epoch``.
 
         Raises:
             ConfigurationError: earlier replies of this run were bound to something else.
@@ -211,7 +211,7 @@ class ReleaseJournal:
             return
         try:
             bound = json.loads(header[0])
-            if bound.pop("format") != _FORMAT or int(bound["batches_per_epoch"]) < 1:
+            if bound.pop("format") != _FORMAT or int(bound["steps_per_epoch"]) < 1:
                 raise self._damaged("its format is unknown")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._damaged("its first line is broken") from error

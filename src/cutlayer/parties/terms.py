@@ -8,6 +8,7 @@ from typing import Literal, get_args
 import torch
 
 from cutlayer import check
+from cutlayer.data.schedule import BatchSchedule, MicroBatch, require_room_for_parts
 from cutlayer.errors import TermsMismatchError
 from cutlayer.protocol.messages import JsonScalar, Role
 
@@ -50,6 +51,7 @@ class Terms:
     epochs: int = 20
     """Passes over the training records; the number of releases of each record."""
     batch_size: int = 512
+    """Smallest number of records of one update of the weights."""
     cut_width: int = 32
     """Numbers of one record's activation, whatever its shape."""
     seed: int = 0
@@ -70,10 +72,13 @@ class Terms:
     """What the batch order is drawn from: ``seed`` alone, or ``nonces`` of both parties as well, so
     that neither can choose who meets whom."""
     checkpoint_every: int = 100
-    """Steps between two checkpoints inside an epoch; each epoch ends with one."""
+    """Updates between two checkpoints inside an epoch; each epoch ends with one."""
     staleness: int = 0
     """How many updates the activations may lag behind: 0 waits for each reply. The same for every
     link, so the trained weights do not depend on it."""
+    micro_batches: int = 1
+    """Into how many messages the records of one update are cut; all of them may be on their way
+    at once. Each is weighted by its share of the rows, so the update is that of the whole batch."""
     wire: Wire = "float32"
     """Number format of activations and gradients between the parties."""
 
@@ -89,6 +94,7 @@ class Terms:
             ("staleness", 0),
         ):
             check.at_least(name, getattr(self, name), low)
+        require_room_for_parts(self.batch_size, self.micro_batches)
         if self.folds == 1 or (self.folds and self.test_fold >= self.folds):
             raise ValueError(
                 f"test_fold must be below folds, and folds at least 2, got test_fold = "
@@ -109,10 +115,27 @@ class Terms:
         """Torch's name for :attr:`wire`."""
         return _WIRE[self.wire]
 
-    def keeps_after(self, step: int, batches_per_epoch: int) -> bool:
-        """Whether both parties settle and keep their state after this step, counted from 0."""
-        done = step % batches_per_epoch + 1
-        return done == batches_per_epoch or done % self.checkpoint_every == 0
+    @property
+    def most_in_flight(self) -> int:
+        """How many activations may wait for their gradients at once."""
+        return (self.staleness + 1) * self.micro_batches
+
+    def schedule(self, records: int, order_seed: int) -> BatchSchedule:
+        """The order of the messages.
+
+        Args:
+            records: how many train.
+            order_seed: what the parties agreed to draw the order from.
+
+        Raises:
+            ConfigurationError: there are fewer records than ``batch_size``.
+        """
+        return BatchSchedule(records, self.batch_size, self.epochs, order_seed, self.micro_batches)
+
+    def keeps_after(self, part: MicroBatch, batches_per_epoch: int) -> bool:
+        """Whether both parties settle and keep their state after this message."""
+        done = part.batch % batches_per_epoch + 1
+        return part.completes and (done == batches_per_epoch or done % self.checkpoint_every == 0)
 
     @property
     def meaning(self) -> str:

@@ -8,7 +8,8 @@ Both parties keep the same machine and check every message against it, sent or r
 
     loop:       READY --ACTIVATION--> REPLY_DUE --GRADIENT--> READY --QUERY--> QUERYING --QUERY--+
                                                                                   ^--------------+
-                (with staleness S the non-label party may send S more activations in REPLY_DUE)
+                (with staleness S and batches in m messages the non-label party may send further
+                activations in REPLY_DUE, until (S + 1) m are in flight)
     one round:  READY --FROZEN--> RELEASING --FROZEN--+
                                      ^----------------+
     alignment:  LABEL_IDS --label POINTS--> NON_LABEL_POINTS --non-label POINTS--> LABEL_POINTS
@@ -116,7 +117,18 @@ class Shape:
 
 
 class Session:
-    """One party's end of a run: sends, receives, and keeps the machine."""
+    """One party's end of a run: sends, receives, and keeps the machine.
+
+    Args:
+        role: of this party.
+        transport: to the peer.
+        run: its name, which ties every message to it.
+        most_in_flight: how many activations may wait for their gradients at once, at least 1.
+        deadlines: how long to wait for the peer.
+
+    Raises:
+        ValueError: ``most_in_flight`` is below 1.
+    """
 
     def __init__(
         self,
@@ -124,12 +136,13 @@ class Session:
         transport: Transport,
         *,
         run: str,
-        staleness: int = 0,
+        most_in_flight: int = 1,
         deadlines: Deadlines | None = None,
     ) -> None:
+        check.at_least("most_in_flight", most_in_flight, 1)
         self.role = role
         self.state = State.LABEL_HELLO
-        self._most_in_flight = staleness + 1
+        self._most_in_flight = most_in_flight
         self._in_flight = 0
         self._transport = transport
         self._run = run

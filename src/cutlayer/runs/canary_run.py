@@ -127,6 +127,7 @@ def findings_of_canary_run(
             "canaries": canaries,
             "epochs": label.epochs,
             "batch_size": label.batch_size,
+            "micro_batches": label.micro_batches,
             "cut_width": label.cut_width,
             "label party": str(label_config),
             "non-label party": str(non_label_config),

@@ -78,6 +78,7 @@ class PartyConfiguration(BaseModel):
     seed: int = Field(default=0, ge=0, lt=1 << 63)
     checkpoint_every: int = Field(default=100, ge=1)
     staleness: int = Field(default=0, ge=0, le=64)
+    micro_batches: int = Field(default=1, ge=1, le=64)
     wire: Literal["float32", "bfloat16"] = "float32"
     validation_share: float = Field(default=0.1, ge=0, lt=1)
     test_share: float = Field(default=0.2, gt=0, lt=1)
@@ -111,7 +112,6 @@ class PartyConfiguration(BaseModel):
     weight_decay: float = Field(default=1e-2, ge=0)
     device: str = "cpu"
     precision: Literal["float32", "bfloat16"] = "float32"
-    accumulate: int = Field(default=1, ge=1)
     compile: bool = False
     threads: int = Field(default=1, ge=1, le=1024)
     """Of this party's process. Small networks are fastest with one, above all where both parties
@@ -171,6 +171,7 @@ class PartyConfiguration(BaseModel):
             order="nonces" if purpose == "training" else "seed",
             checkpoint_every=self.checkpoint_every,
             staleness=self.staleness,
+            micro_batches=self.micro_batches,
             wire=self.wire,
         )
 
@@ -182,9 +183,9 @@ class PartyConfiguration(BaseModel):
 
     @property
     def compute(self) -> Compute:
-        """Device, precision, accumulation, compilation."""
+        """Device, precision, compilation."""
         autocast = torch.bfloat16 if self.precision == "bfloat16" else None
-        return Compute(self.device, autocast, self.accumulate, self.compile)
+        return Compute(self.device, autocast, self.compile)
 
     def table_file(self) -> TableFile:
         """How to read this party's file."""

@@ -46,8 +46,9 @@ def room_for(configuration: PartyConfiguration, table: PartyTable) -> Room:
 
     With :math:`w` bytes of weights, :math:`p` of them trained, a checkpoint is :math:`w + 2p`,
     since Adam remembers two numbers for each; there are four while one is written. The journal
-    has 80 bytes for each of :math:`T = E \max(1, \lfloor n/B \rfloor)` steps, the recording at most
-    :math:`2 \cdot 4 B d` for each, and at most the limit of ``record``.
+    has 80 bytes for each of :math:`m U` steps in :math:`U = E \max(1, \lfloor n/B \rfloor)` updates
+    of m messages, the recording at most :math:`2 \cdot 4 B d` for each update, and at most the limit
+    of ``record``.
 
     Args:
         configuration: of this party.
@@ -62,11 +63,11 @@ def room_for(configuration: PartyConfiguration, table: PartyTable) -> Room:
     shape = _shape_of(table)
     state = sum(_checkpoint_bytes(half) for half in _halves(configuration, shape))
     share = 1 - configuration.validation_share - configuration.test_share
-    steps = configuration.epochs * max(1, int(len(table) * share / configuration.batch_size))
+    updates = configuration.epochs * max(1, int(len(table) * share / configuration.batch_size))
     journal = recording = 0
     if isinstance(configuration, LabelConfiguration):
-        journal = ENTRY_BYTES * steps
-        messages = 2 * _FLOAT_BYTES * configuration.batch_size * configuration.cut_width * steps
+        journal = ENTRY_BYTES * configuration.micro_batches * updates
+        messages = 2 * _FLOAT_BYTES * configuration.batch_size * configuration.cut_width * updates
         recording = min(int(configuration.record), messages)
     return Room(CHECKPOINTS * state, journal, recording)
 
