@@ -45,12 +45,15 @@ def test_five_lines_are_enough_and_plan_the_whole_run(write):
     assert configuration.applied.guarantee(20).leak_auc == pytest.approx(0.7)
     assert configuration.run_folder == Path("runs/credit/label-party")
     assert configuration.terms().grouped is False
+    assert configuration.terms().micro_batches == 1
+    assert read(write(SHORTEST), micro_batches="4").terms().micro_batches == 4
 
 
 @pytest.mark.parametrize(
     ("key", "text", "value"),
     [
         ("epochs", "5", 5),
+        ("micro_batches", "4", 4),
         ("learning_rate", "1e-3", 1e-3),
         ("protection", "no_noise", "no_noise"),
         ("drop", "duration", ("duration",)),
@@ -90,6 +93,12 @@ def test_every_key_can_be_overridden_from_the_command_line(write, key, text, val
         ({"address": "7700"}, ["address", "HOST:PORT"]),
         ({"test_share": "0.95"}, ["validation_share + test_share"]),
         ({"device": "abacus"}, ["device", "abacus"]),
+        ({"micro_batches": "0"}, ["micro_batches", "greater than or equal to 1", "0"]),
+        (
+            {"batch_size": "6", "micro_batches": "4"},
+            ["micro_batches", "at most 3", "got 4", "batch_size to 8", "at both parties"],
+        ),
+        ({"accumulate": "2"}, ["unknown key 'accumulate'"]),
         ({"delimiter": "ab"}, ["delimiter"]),
         ({"run": "a/../b"}, ["run"]),
         ({"id": "y"}, ["must differ"]),
