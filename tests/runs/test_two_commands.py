@@ -161,6 +161,8 @@ def test_groups_that_differ_end_both_runs(pair):
 
 
 def test_a_finished_run_is_gone_on_with_for_more_epochs(pair):
+    """Also where a batch crosses in three messages: a record is charged once an epoch."""
+    pair.write_configurations(micro_batches=3)
     assert_ended_well(pair.run())
     first = load_file(pair.kept("other") / "bottom.safetensors")
     done = pair.run(label=("--epochs", "5"), other=("--epochs", "5"))
@@ -168,7 +170,8 @@ def test_a_finished_run_is_gone_on_with_for_more_epochs(pair):
     findings = json.loads((pair.kept("label") / "findings.json").read_text())
     assert "charged with 5 releases" in json.dumps(findings)
     batches_per_epoch = findings["train_records"] // 32
-    assert findings["applied"][0]["releases"] == 2 * batches_per_epoch
+    assert findings["applied"][0]["releases"] == 2 * 3 * batches_per_epoch
+    assert findings["applied"][0]["rows"] == 2 * findings["train_records"]
     second = load_file(pair.kept("other") / "bottom.safetensors")
     assert not torch.equal(first["0.weight"], second["0.weight"])
 
