@@ -14,9 +14,11 @@ from cutlayer.protocol.endpoint import Endpoint
 from cutlayer.protocol.identity import Identity, name_of
 from cutlayer.protocol.messages import Role
 from cutlayer.protocol.transport import Clock
-from cutlayer.protocol.transports.attempts import HANDSHAKE_SECONDS, Attempts
+from cutlayer.protocol.transports.attempts import HANDSHAKE_SECONDS
+from cutlayer.protocol.transports.connector import Connector
 from cutlayer.protocol.transports.event_loop import EventLoop
 from cutlayer.protocol.transports.grpc_transport import PIECE_BYTES, GrpcTransport, Pipe
+from cutlayer.protocol.transports.network_transport import PEER_LEFT
 from cutlayer.protocol.transports.reception import Reception
 from cutlayer.protocol.transports.refusal import PAIR_AGAIN, UNSEEN, no_trust, other_transport
 from cutlayer.protocol.transports.stream_endpoints import listen
@@ -24,6 +26,7 @@ from cutlayer.protocol.transports.stream_endpoints import listen
 _SERVICE, _METHOD = "cutlayer.Session", "Exchange"
 _LOOP_SECONDS = 10.0
 _STOP_SECONDS = 2.0
+_SECURITY = "gRPC over TLS with pinned certificates"
 _VERSIONS = "TLS 1.2 or 1.3 (gRPC does not tell which; two current versions take 1.3)"
 _UNREACHABLE = ("Connection refused", "No route", "unreachable", "timed out", "DNS", "resolution")
 _KEEPALIVE = [
@@ -87,7 +90,7 @@ class GrpcListener(Endpoint):
 
     @override
     def describe(self) -> str:
-        return f"gRPC over TLS with pinned certificates, listening on {self.address}"
+        return f"{_SECURITY}, listening on {self.address}"
 
     @override
     def close(self) -> None:
@@ -134,10 +137,10 @@ class GrpcListener(Endpoint):
         try:
             await transport.until_over()
         finally:
-            await transport.break_off_now("The peer closed the connection in the middle of a run.")
+            await transport.break_off_now(PEER_LEFT)
 
 
-class GrpcConnector(Endpoint):
+class GrpcConnector(Connector[GrpcTransport]):
     """The non-label party's end."""
 
     def __init__(self, address: Address, identity: Identity) -> None:
@@ -147,30 +150,12 @@ class GrpcConnector(Endpoint):
             address: of the label party.
             identity: of the non-label party.
         """
-        self._address, self._identity = address, identity
+        super().__init__(address, _SECURITY)
+        self._identity = identity
         self._loop = EventLoop.shared()
-        self._attempts = Attempts(self._attempt)
-        self._current: GrpcTransport | None = None
 
     @override
-    def meet(self, *, deadline: float) -> GrpcTransport:
-        clock = Clock(deadline, f"the label party to listen on {self._address}")
-        if self._current is not None:
-            self._current.break_off("This party has connected anew, which ends this connection.")
-        self._current = self._attempts.until_met(clock)
-        return self._current
-
-    @override
-    def describe(self) -> str:
-        return f"gRPC over TLS with pinned certificates, connecting to {self._address}"
-
-    @override
-    def close(self) -> None:
-        if self._current is not None:
-            self._current.close()
-
     def _attempt(self, seconds: float) -> GrpcTransport:
-        """Connect, authenticate, and wait until the label party has accepted."""
         try:
             return self._loop.run(self._connect(), seconds)
         except TimeoutError:

@@ -6,7 +6,6 @@ can be dripped in small ones, and the pieces of a message follow from its header
 """
 
 import asyncio
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError
@@ -18,8 +17,13 @@ from typing_extensions import override
 
 from cutlayer.errors import ConnectionLostError, ProtocolError
 from cutlayer.protocol.codec import HEADER_BYTES, Header, decode_header
-from cutlayer.protocol.transport import Clock, Direction, Transport
+from cutlayer.protocol.transport import Clock
 from cutlayer.protocol.transports.event_loop import EventLoop, Result
+from cutlayer.protocol.transports.network_transport import (
+    OWN_END_CLOSED,
+    PEER_LEFT,
+    NetworkTransport,
+)
 
 PIECE_BYTES = 1 << 20
 _FAREWELL_SECONDS = 2.0
@@ -47,51 +51,15 @@ class Pipe(ABC):
         """End at once; safe to call again."""
 
 
-class GrpcTransport(Transport):
+class GrpcTransport(NetworkTransport):
     """Messages over a :class:`Pipe`, for callers that wait in threads."""
 
     def __init__(self, loop: EventLoop, pipe: Pipe, description: str) -> None:
-        super().__init__()
-        self._loop, self._pipe, self._description = loop, pipe, description
-        self._sending = threading.Lock()
-        self._outgoing, self._incoming = Direction(), Direction()
+        super().__init__(description)
+        self._loop, self._pipe = loop, pipe
         self._over = asyncio.Event()
         self._reason = f"{_BROKEN}."
         self._closed = False
-
-    @override
-    def send(self, header: bytes, payload: memoryview, *, deadline: float) -> None:
-        clock = Clock(deadline, "the peer to take a message")
-        if not self._sending.acquire(timeout=clock.remaining()):
-            raise clock.error()
-        try:
-            with self._outgoing.use():
-                self._wait(self._push(header, payload), clock)
-        finally:
-            self._sending.release()
-        self.traffic.messages_sent += 1
-        self.traffic.bytes_sent += len(header) + payload.nbytes
-
-    @override
-    def receive(
-        self, accept: Callable[[Header], None], *, deadline: float
-    ) -> tuple[Header, bytearray]:
-        clock = Clock(deadline, "a message of the peer")
-        with self._incoming.use():
-            first = self._wait(self._pull(), clock)
-            header = decode_header(first[:HEADER_BYTES])
-            accept(header)  # in this thread: it may send
-            size = HEADER_BYTES + header.payload_bytes
-            _require_length(first, min(size, PIECE_BYTES))
-            payload = bytearray(header.payload_bytes)
-            view = memoryview(payload)
-            begun = len(first) - HEADER_BYTES
-            view[:begun] = memoryview(first)[HEADER_BYTES:]
-            if begun < len(payload):
-                self._wait(self._fill(view[begun:]), clock)
-        self.traffic.messages_received += 1
-        self.traffic.bytes_received += size
-        return header, payload
 
     @override
     def close(self) -> None:
@@ -102,19 +70,15 @@ class GrpcTransport(Transport):
             self._loop.run(self._finish(), 2 * _FAREWELL_SECONDS)
 
     @override
-    def describe(self) -> str:
-        return self._description
-
     def break_off(self, reason: str) -> None:
-        """End the stream at once, from any thread; whoever waits on it learns the reason."""
         self._loop.start(self.break_off_now(reason))
 
+    @override
     def discard(self) -> None:
-        """End the stream at once; nothing else is held."""
-        self.break_off("This end of the connection is closed.")
+        self.break_off(OWN_END_CLOSED)
 
     async def break_off_now(self, reason: str) -> None:
-        """The same on the event loop."""
+        """:meth:`break_off` on the event loop."""
         if not self._over.is_set():
             self._reason = reason
             self._over.set()
@@ -127,9 +91,27 @@ class GrpcTransport(Transport):
     async def _finish(self) -> None:
         """Wake whoever still waits, and end in order."""
         if not self._over.is_set():
-            self._reason = "This end of the connection is closed."
+            self._reason = OWN_END_CLOSED
             self._over.set()
         await self._pipe.finish(_FAREWELL_SECONDS)
+
+    @override
+    def _push(self, header: bytes, payload: memoryview, clock: Clock) -> None:
+        self._wait(self._write(header, payload), clock)
+
+    @override
+    def _pull(self, accept: Callable[[Header], None], clock: Clock) -> tuple[Header, bytearray]:
+        first = self._wait(self._read(), clock)
+        header = decode_header(first[:HEADER_BYTES])
+        accept(header)  # in this thread: it may send
+        _require_length(first, min(HEADER_BYTES + header.payload_bytes, PIECE_BYTES))
+        payload = bytearray(header.payload_bytes)
+        view = memoryview(payload)
+        begun = len(first) - HEADER_BYTES
+        view[:begun] = memoryview(first)[HEADER_BYTES:]
+        if begun < len(payload):
+            self._wait(self._fill(view[begun:]), clock)
+        return header, payload
 
     def _wait(self, work: "Awaitable[Result]", clock: Clock) -> Result:
         """Wait in this thread for something on the loop. A deadline leaves the stream whole."""
@@ -165,24 +147,24 @@ class GrpcTransport(Transport):
             return f"{_BROKEN} ({error.details()})."
         return f"{_BROKEN}."
 
-    async def _push(self, header: bytes, payload: memoryview) -> None:
+    async def _write(self, header: bytes, payload: memoryview) -> None:
         """Send a message piece by piece."""
         room = PIECE_BYTES - len(header)
         await self._pipe.write(b"".join((header, payload[:room])))
         for start in range(room, payload.nbytes, PIECE_BYTES):
             await self._pipe.write(bytes(payload[start : start + PIECE_BYTES]))
 
-    async def _pull(self) -> bytes:
+    async def _read(self) -> bytes:
         """The next piece."""
         piece = await self._pipe.read()
         if piece is None:
-            raise ConnectionLostError("The peer closed the connection in the middle of a run.")
+            raise ConnectionLostError(PEER_LEFT)
         return piece
 
     async def _fill(self, view: memoryview) -> None:
         """Receive the rest of a message."""
         while view.nbytes:
-            piece = await self._pull()
+            piece = await self._read()
             _require_length(piece, min(view.nbytes, PIECE_BYTES))
             view[: len(piece)] = piece
             view = view[len(piece) :]

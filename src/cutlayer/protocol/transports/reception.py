@@ -1,22 +1,12 @@
 """The reception of a listener: one place for the one peer, taken by whoever came last."""
 
 import threading
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from cutlayer.protocol.transport import Clock
+from cutlayer.protocol.transports.network_transport import NetworkTransport
 
-
-class Guest(Protocol):
-    """A connection that can be ended from any thread."""
-
-    def break_off(self, reason: str) -> None:
-        """End it at once; whoever waits on it learns the reason."""
-
-    def discard(self) -> None:
-        """End it at once, and let go of it: nobody holds it."""
-
-
-Visitor = TypeVar("Visitor", bound=Guest)
+Visitor = TypeVar("Visitor", bound=NetworkTransport)
 
 
 class Reception(Generic[Visitor]):

@@ -4,14 +4,18 @@ Before the first message each side sends eight bytes, the connecting one first. 
 the connecting side that its certificate was accepted, which its handshake alone does not.
 """
 
-import threading
 from collections.abc import Callable
 
 from typing_extensions import override
 
 from cutlayer.errors import ConnectionLostError, DeadlineError, PeerRefusedError
 from cutlayer.protocol.codec import HEADER_BYTES, Header, decode_header
-from cutlayer.protocol.transport import Clock, Direction, Transport
+from cutlayer.protocol.transport import Clock
+from cutlayer.protocol.transports.network_transport import (
+    OWN_END_CLOSED,
+    PEER_LEFT,
+    NetworkTransport,
+)
 from cutlayer.protocol.transports.refusal import other_transport, require_greeting
 from cutlayer.protocol.transports.tls_channel import ByteChannel
 
@@ -19,7 +23,7 @@ GREETING = b"cutlayer"
 _FAREWELL_SECONDS = 0.5
 
 
-class StreamTransport(Transport):
+class StreamTransport(NetworkTransport):
     """Header and payload, byte after byte; no bytes are read ahead of a message."""
 
     def __init__(self, channel: ByteChannel, description: str, *, agreed: bool = True) -> None:
@@ -31,41 +35,11 @@ class StreamTransport(Transport):
             agreed: whether both sides have said in the TLS handshake that they speak this
                 transport. A side that has not is believed once it greets.
         """
-        super().__init__()
+        super().__init__(description)
         self._agreed = agreed
         self._channel = channel
-        self._description = description
-        self._sending = threading.Lock()
-        self._outgoing, self._incoming = Direction(), Direction()
-        self._reason = "The peer closed the connection in the middle of a run."
+        self._reason = PEER_LEFT
         self._closed = False
-
-    @override
-    def send(self, header: bytes, payload: memoryview, *, deadline: float) -> None:
-        clock = Clock(deadline, "the peer to take a message")
-        if not self._sending.acquire(timeout=clock.remaining()):
-            raise clock.error()
-        try:
-            with self._outgoing.use():
-                self._channel.send_all(memoryview(header), clock)
-                self._channel.send_all(payload, clock)
-        finally:
-            self._sending.release()
-        self.traffic.messages_sent += 1
-        self.traffic.bytes_sent += len(header) + payload.nbytes
-
-    @override
-    def receive(
-        self, accept: Callable[[Header], None], *, deadline: float
-    ) -> tuple[Header, bytearray]:
-        clock = Clock(deadline, "a message of the peer")
-        with self._incoming.use():
-            header = decode_header(self._exactly(HEADER_BYTES, clock))
-            accept(header)
-            payload = self._exactly(header.payload_bytes, clock)
-        self.traffic.messages_received += 1
-        self.traffic.bytes_received += HEADER_BYTES + len(payload)
-        return header, payload
 
     @override
     def close(self) -> None:
@@ -74,17 +48,13 @@ class StreamTransport(Transport):
             self._channel.finish(_FAREWELL_SECONDS)
 
     @override
-    def describe(self) -> str:
-        return self._description
-
     def break_off(self, reason: str) -> None:
-        """End the connection at once, from any thread; whoever waits on it learns the reason."""
         self._reason = reason
         self._channel.cut()
 
+    @override
     def discard(self) -> None:
-        """End the connection at once, and let go of it."""
-        self.break_off("This end of the connection is closed.")
+        self.break_off(OWN_END_CLOSED)
         self.close()
 
     def greet(self, clock: Clock) -> None:
@@ -123,6 +93,17 @@ class StreamTransport(Transport):
             raise ConnectionLostError("The other end hung up before it greeted.")
         else:
             raise other_transport("The other end did not name this transport in TLS, and hung up")
+
+    @override
+    def _push(self, header: bytes, payload: memoryview, clock: Clock) -> None:
+        self._channel.send_all(memoryview(header), clock)
+        self._channel.send_all(payload, clock)
+
+    @override
+    def _pull(self, accept: Callable[[Header], None], clock: Clock) -> tuple[Header, bytearray]:
+        header = decode_header(self._exactly(HEADER_BYTES, clock))
+        accept(header)
+        return header, self._exactly(header.payload_bytes, clock)
 
     def _exactly(self, count: int, clock: Clock) -> bytearray:
         """Read this many bytes, no more, before the deadline."""

@@ -19,7 +19,8 @@ from cutlayer.protocol.endpoint import Endpoint
 from cutlayer.protocol.identity import Identity, name_of
 from cutlayer.protocol.messages import Role
 from cutlayer.protocol.transport import Clock
-from cutlayer.protocol.transports.attempts import HANDSHAKE_SECONDS, Attempts
+from cutlayer.protocol.transports.attempts import HANDSHAKE_SECONDS
+from cutlayer.protocol.transports.connector import Connector
 from cutlayer.protocol.transports.door import Door
 from cutlayer.protocol.transports.patient_socket import PatientSocket
 from cutlayer.protocol.transports.reception import Reception
@@ -84,7 +85,7 @@ class StreamListener(Endpoint):
         return transport
 
 
-class StreamConnector(Endpoint):
+class StreamConnector(Connector[StreamTransport]):
     """The non-label party's end."""
 
     def __init__(self, address: Address, identity: Identity | None = None) -> None:
@@ -99,30 +100,12 @@ class StreamConnector(Endpoint):
         """
         if identity is None:
             require_loopback(address)
-        self._address, self._identity = address, identity
+        super().__init__(address, _security(identity))
+        self._identity = identity
         self._context = identity.tls_context(ALPN) if identity else None
-        self._attempts = Attempts(self._attempt)
-        self._current: StreamTransport | None = None
 
     @override
-    def meet(self, *, deadline: float) -> StreamTransport:
-        clock = Clock(deadline, f"the label party to listen on {self._address}")
-        if self._current is not None:
-            self._current.break_off("This party has connected anew, which ends this connection.")
-        self._current = self._attempts.until_met(clock)
-        return self._current
-
-    @override
-    def describe(self) -> str:
-        return f"{_security(self._identity)}, connecting to {self._address}"
-
-    @override
-    def close(self) -> None:
-        if self._current is not None:
-            self._current.close()
-
     def _attempt(self, seconds: float) -> StreamTransport:
-        """Connect, and wait until both sides have accepted each other."""
         clock = Clock(seconds, f"an answer of {self._address}")
         try:
             connected = socket.create_connection(
