@@ -158,6 +158,25 @@ def test_a_killed_training_keeps_its_finished_epochs_and_is_gone_on_with(tmp_pat
     assert bool((read_truth(tmp_path / TRUTH).labels >= 0).all())
 
 
+def test_what_a_killed_process_did_not_write_down_is_taken_from_the_copies(tmp_path):
+    recorder = ReleaseRecorder(tmp_path, IDS, generator=torch.Generator())
+    for step in range(4):  # a checkpoint after step 0, and death after step 3
+        recorder.on_release(*batch(step, torch.arange(12)[step % 2 :: 2]))
+        if step == 0:
+            recorder.on_checkpoint()
+    with ReleaseRecorder(tmp_path, IDS, generator=torch.Generator()) as again:
+        for step in range(1, 4):
+            again.on_copy(*batch(step, torch.arange(12)[step % 2 :: 2]))
+        again.on_copy(*batch(2, torch.arange(12)[::2]))  # the connection was lost once more
+        again.on_release(*batch(4, torch.arange(12)[::2]))
+    transcript = Transcript(tmp_path / TRANSCRIPT)
+    assert transcript.steps == (0, 1, 2, 3, 4)
+    for release in transcript:
+        sent = batch(release.step, torch.arange(12)[release.step % 2 :: 2])[0]
+        assert torch.equal(release.gradient, sent.gradient)
+    assert set(read_hints(tmp_path / HINTS)) == {0, 1, 2, 3, 4}
+
+
 def test_a_limit_reaches_the_transcript(tmp_path):
     generator = torch.Generator().manual_seed(0)
     with ReleaseRecorder(tmp_path, IDS, generator=generator, limit_bytes=5000) as recorder:

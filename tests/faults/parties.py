@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from cutlayer.audits import TRANSCRIPT, ReleaseRecorder
 from cutlayer.data.tensor_records import TensorRecords
 from cutlayer.errors import CutlayerError
 from cutlayer.models import Top, mlp
@@ -27,6 +28,7 @@ from cutlayer.parties import (
     Terms,
 )
 from cutlayer.parties.handshake import Tell
+from cutlayer.parties.top_half import MakeObservers
 from cutlayer.protections import PROTECTIONS, parse_protection
 from cutlayer.protocol import (
     Address,
@@ -41,13 +43,14 @@ from cutlayer.protocol import (
 )
 from cutlayer.protocol.identity import word_of
 from cutlayer.runs.reconnecting import until_done
+from cutlayer.transcript import Transcript
 from tests.faults.sabotage import commit
 from tests.faults.wan import enter, namespace_of
 from tests.fork_server import Untraced
 
 PARTIES = ("label", "other")
 ROLE = {"label": Role.LABEL, "other": Role.NON_LABEL}
-DONE, JOURNAL = "done.json", "journal"
+DONE, JOURNAL, MESSAGES = "done.json", "journal", "messages"
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,8 @@ class Plan:
     dropout: float = 0.2
     """What torch's own generator decides must come out alike as well; 0 where both parties share
     the generator of one process."""
+    record: bool = False
+    """Whether the label party writes its messages down."""
     deadlines: dict[str, float] = field(
         default_factory=lambda: {"connect": 20.0, "handshake": 20.0, "step": 20.0}
     )
@@ -182,8 +187,16 @@ def label_party(plan: Plan, tell: Tell) -> tuple[LabelParty, ReleaseJournal]:
         persistence=persistence,
         deadlines=Deadlines(**plan.deadlines),
         tell=tell,
+        observers=_recorder_in(plan.of("label") / MESSAGES) if plan.record else None,
     )
     return party, persistence.journal
+
+
+def _recorder_in(folder: Path) -> MakeObservers:
+    """What lets a label party write its messages down."""
+    return lambda agreement, _: [
+        ReleaseRecorder(folder, agreement.ids, generator=torch.Generator().manual_seed(0))
+    ]
 
 
 def non_label_party(plan: Plan, tell: Tell) -> NonLabelParty:
@@ -218,6 +231,7 @@ def _label(plan: Plan, folder: Path) -> dict[str, str]:
         **{name: digest_of(module) for name, module in half.halves.items()},
         "predictions": sha256(half.held_out_logit.numpy().tobytes()).hexdigest(),
         "released": str(journal.released),
+        "recorded": digest_of_recording(folder / MESSAGES) if plan.record else "",
     }
 
 
@@ -239,6 +253,16 @@ def digest_of(module: torch.nn.Module) -> str:
     mark = sha256()
     for name, tensor in sorted(module.state_dict().items()):
         mark.update(name.encode() + tensor.numpy().tobytes())
+    return mark.hexdigest()
+
+
+def digest_of_recording(folder: Path) -> str:
+    """SHA-256 of what was written down of the messages, in the order of sending."""
+    mark = sha256()
+    for release in Transcript(folder / TRANSCRIPT):
+        mark.update(f"{release.step} {release.epoch}".encode())
+        for tensor in (release.records, release.activation, release.gradient):
+            mark.update(tensor.numpy().tobytes())
     return mark.hexdigest()
 
 

@@ -30,9 +30,9 @@ class ReleaseRecorder:
         ├── truth.safetensors    labels and canaries: may not
         └── hints.safetensors    known positives and their clean gradients: may not
 
-    Releases are written in chunks; truth, hints and the last chunk at the end of each epoch and by
-    :meth:`close`. Use it as a context manager, so that an interrupted training keeps what was done.
-    A recorder on the folder of an interrupted training goes on with it.
+    Releases are written in chunks; truth, hints and the last chunk at each checkpoint, at the end
+    of each epoch and by :meth:`close`. Use it as a context manager, so that an interrupted training
+    keeps what was done. A recorder on the folder of an interrupted training goes on with it.
 
     Args:
         folder: made if it does not exist.
@@ -89,12 +89,40 @@ class ReleaseRecorder:
         Raises:
             ValueError: shapes differ, or a record has another label than at an earlier visit.
         """
+        self._begin(release, labels)
+        if self._transcript.write(release):
+            self._note_hint(release, labels, clean_gradient)
+
+    def on_copy(self, release: Release, labels: Tensor, clean_gradient: Tensor) -> None:
+        """Take note of a step that is sent again, unless an earlier process wrote it down.
+
+        Args:
+            release: what was sent before, byte for byte.
+            labels: the batch's labels, 0 or 1, shape ``(examples,)``.
+            clean_gradient: the gradient before the protection, shape ``(examples, width)``.
+
+        Raises:
+            ValueError: as :meth:`on_release`.
+        """
+        self._begin(release, labels)
+        if self._transcript.holds(release.step) or self._transcript.write(release):
+            self._note_hint(release, labels, clean_gradient)
+
+    def on_checkpoint(self) -> None:
+        """Write all that was seen so far."""
+        self.close()
+
+    def _begin(self, release: Release, labels: Tensor) -> None:
+        """Keep the labels; at a new epoch, all that was seen before."""
         check.binary_labels("labels", labels, examples=len(release.records))
         if self._epoch not in (None, release.epoch):
             self.close()  # the run can be gone on with from here, and so can the recording
         self._epoch = release.epoch
         self._note_labels(release.records.cpu(), labels.cpu().to(torch.int8))
-        if not self._transcript.write(release):
+
+    def _note_hint(self, release: Release, labels: Tensor, clean_gradient: Tensor) -> None:
+        """Pick one record of the batch that the adversary may know."""
+        if release.step in self._hints:
             return
         hint = pick_hint(
             release.records,

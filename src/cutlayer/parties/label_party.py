@@ -26,7 +26,7 @@ from cutlayer.parties.handshake import (
     shake_hands,
 )
 from cutlayer.parties.inputs import QUERY_ROWS, Inputs, InputShape, encoded
-from cutlayer.parties.observers import ProgressObserver, ReleaseObserver
+from cutlayer.parties.observers import ProgressObserver, ReleaseKeeper, ReleaseObserver
 from cutlayer.parties.persistence import Persistence
 from cutlayer.parties.perturbing_heads import MESSAGE_TOP, GradientHead, Head, head_for
 from cutlayer.parties.private_alignment import MAX_IDS
@@ -292,6 +292,8 @@ class LabelParty:
     def _keep_state(self, head: Head, step: int) -> None:
         """Write a checkpoint."""
         if self._persistence is not None:
+            for keeper in self._keepers:
+                keeper.on_checkpoint()
             began = time.monotonic()
             self._persistence.checkpoints.save(step, head.halves, head.optimizers, head.state())
             seconds = time.monotonic() - began
@@ -320,12 +322,23 @@ class LabelParty:
         new = journal is None or journal.settle(step, request, tensor_digest(reply))
         if new:  # it counts once it is on record, for nobody knows whether a lost message arrived
             self._sent.add(len(rows))
-        if new and answer.clean_gradient is not None:
+        if answer.clean_gradient is not None:
             release = Release(step, part.epoch, rows, activation, reply.float().cpu())
-            for observer in self._observers or ():
-                observer.on_release(release, labels, answer.clean_gradient.cpu())
+            self._show(release, labels, answer.clean_gradient.cpu(), new=new)
         self._wait_for_cadence(received)
         session.send_tensor(Kind.GRADIENT, reply, step=step)
+
+    def _show(self, release: Release, labels: Tensor, clean: Tensor, *, new: bool) -> None:
+        """Let observers look at a release, and keepers at a copy of one."""
+        for observer in (self._observers or ()) if new else ():
+            observer.on_release(release, labels, clean)
+        for keeper in () if new else self._keepers:
+            keeper.on_copy(release, labels, clean)
+
+    @property
+    def _keepers(self) -> list[ReleaseKeeper]:
+        """The observers that write releases down."""
+        return [one for one in self._observers or () if isinstance(one, ReleaseKeeper)]
 
     def _wait_for_cadence(self, received: float) -> None:
         """Let the reply leave at a time that does not depend on how long it took."""

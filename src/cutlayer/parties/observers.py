@@ -1,12 +1,12 @@
 """Observers: what else may look at a step.
 
 A release is shown once it is on record and before it is sent: an observer that raises keeps it
-from leaving, and the time that it takes is part of the time of the reply. Copies after an
-interruption are not shown again.
+from leaving, and the time that it takes is part of the time of the reply. A copy that is sent after
+an interruption is shown to keepers only.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -24,6 +24,17 @@ class ReleaseObserver(Protocol):
             labels: the training labels of its rows, ``(examples,)``: private to the label party.
             clean_gradient: the gradient before protection: private to the label party.
         """
+
+
+@runtime_checkable
+class ReleaseKeeper(ReleaseObserver, Protocol):
+    """An observer that writes releases down, and may have been killed before it had."""
+
+    def on_copy(self, release: Release, labels: Tensor, clean_gradient: Tensor) -> None:
+        """See a release that is sent again with the same bytes; arguments as ``on_release``."""
+
+    def on_checkpoint(self) -> None:
+        """The run can be gone on with from here: earlier releases are never sent again."""
 
 
 HalfObserver = Callable[[int, nn.Module], None]

@@ -90,7 +90,9 @@ class TranscriptWriter:
         self._waiting: list[Release] = []
         self._bytes = 0
         self._last: Release | None = None
-        self._chunks = len(_chunk_paths(folder))
+        found = _chunk_paths(folder)
+        self._chunks = len(found)
+        self._newest = max((step for path in found for step in _heads(path)[0]), default=-1)
         self._thin_to_limit()
 
     @property
@@ -101,6 +103,10 @@ class TranscriptWriter:
     def keeps(self, step: int) -> bool:
         """Whether the release of this step is kept."""
         return step % self.every == 0
+
+    def holds(self, step: int) -> bool:
+        """Whether a release of this step, or of a later one, is on disk or waits to get there."""
+        return step <= self._newest
 
     def write(self, release: Release) -> bool:
         """Keep one release if its step is due; it reaches the disk with its chunk.
@@ -127,6 +133,7 @@ class TranscriptWriter:
         if self._last is not None and self._last.epoch != release.epoch:
             self.flush()
         self._last = _owned(release)
+        self._newest = max(self._newest, release.step)
         kept = self._sample.part_of(self._last)
         if kept is not None:
             self._waiting.append(kept)
