@@ -172,6 +172,12 @@ def test_a_finished_run_is_gone_on_with_for_more_epochs(pair):
     batches_per_epoch = findings["train_records"] // 32
     assert findings["applied"][0]["releases"] == 2 * 3 * batches_per_epoch
     assert findings["applied"][0]["rows"] == 2 * findings["train_records"]
+    # The live audit saw the last two epochs only, and says so.
+    before = 3 * 3 * batches_per_epoch
+    assert findings["messages_before"] == before
+    page = (pair.kept("label") / "report.html").read_text()
+    assert f"Messages 1 to {before}: an earlier start sent them" in page
+    assert f"the training since message {before + 1}" in " ".join(done["label"][1].split())
     second = load_file(pair.kept("other") / "bottom.safetensors")
     assert not torch.equal(first["0.weight"], second["0.weight"])
 

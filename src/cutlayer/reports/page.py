@@ -78,7 +78,7 @@ def render_page(findings: Findings) -> str:
         leak_tables=list(_leak_tables(findings, summaries)),
         names={
             "layer": wording.LAYER_NAMES,
-            "releases": wording.RELEASE_NAMES,
+            "releases": wording.release_names(findings.steps_before),
             "target": wording.TARGET_NAMES,
             "kind": wording.KIND_NAMES,
         },

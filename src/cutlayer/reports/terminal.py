@@ -19,7 +19,15 @@ from cutlayer.reports.summary import (
     layers_of,
     worst_first,
 )
-from cutlayer.reports.wording import LAYER_NAMES, Level, headlines, not_measured, number, printable
+from cutlayer.reports.wording import (
+    LAYER_NAMES,
+    Level,
+    headlines,
+    not_measured,
+    number,
+    over,
+    printable,
+)
 
 CHANCE_MARK = "·"
 """Follows a number that chance explains, where a terminal shows no dim text."""
@@ -248,7 +256,8 @@ def _legend(findings: Findings) -> Text:
         f"dim, {CHANCE_MARK}": (
             "not above the null floor: 95 % of attackers who know nothing stay below it."
         ),
-        "all": "the whole training: a record's scores are averaged over all its visits.",
+        "all": f"{over('all', findings.steps_before)}: a record's scores are averaged over all its "
+        "visits.",
         "guarantee": (
             "rigorous is proven, model holds under assumptions only (beaten: an "
             "attack measured more), none promises nothing. It "

@@ -13,7 +13,7 @@ from cutlayer.audits.findings import Findings
 from cutlayer.reports.label_placement import Box, place_labels
 from cutlayer.reports.summary import ProtectionSummary, by_protection
 from cutlayer.reports.svg import INK, SURFACE, Canvas, mark, quiet
-from cutlayer.reports.wording import number, printable
+from cutlayer.reports.wording import number, over, printable
 
 _ONE_LINE = 20
 """A longer name has its strength below it."""
@@ -51,7 +51,7 @@ def utility_beside_leak(findings: Findings) -> str | None:
     with Canvas("scatter", 5.0, 4.0) as canvas:
         axes = canvas.figure.subplots()
         axes.set_xlim(0.485, 1.015)
-        axes.set_xlabel("worst leak AUC over the whole training")
+        axes.set_xlabel(f"worst leak AUC over {over('all', findings.steps_before)}")
         axes.set_ylabel("test AUC")
         axes.margins(y=0.12)
         quiet(axes)

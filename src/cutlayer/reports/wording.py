@@ -8,17 +8,15 @@ from cutlayer.reports.summary import (
     CANARY_DEVIATIONS,
     Estimate,
     ProtectionSummary,
+    Releases,
     by_protection,
 )
 
 Level = Literal["alarm", "warning", "good", "note"]
 
 LAYER_NAMES = {"cut": "cut layer", "first": "first layer"}
-RELEASE_NAMES = {"one": "one release", "some": "first epochs", "all": "whole training"}
 TARGET_NAMES = {"labels": "true labels", "canaries": "canary coins"}
 KIND_NAMES = {"rigorous": "proven", "model": "model only", "none": "nothing proven"}
-
-_OVER = {"one": "one release", "some": "the first epochs", "all": "the whole training"}
 
 _CONTRAST = 0.05
 """An attack is worth naming beside the worst one if it reads this much less."""
@@ -33,6 +31,24 @@ class Verdict:
     text: str
     urgency: int
     """Lower is shown first where there is room for a few verdicts only."""
+
+
+def release_names(steps_before: int) -> dict[Releases, str]:
+    """What the counts of releases are called in a table.
+
+    Args:
+        steps_before: steps of the training that the document does not cover.
+    """
+    every = f"from step {steps_before + 1:,} on" if steps_before else "whole training"
+    return {"one": "one release", "some": "first epochs", "all": every}
+
+
+def over(releases: Releases, steps_before: int) -> str:
+    """What the counts of releases are called in a sentence, to follow "from" or "over"."""
+    since = (
+        f"the training since step {steps_before + 1:,}" if steps_before else "the whole training"
+    )
+    return {"one": "one release", "some": "the first epochs", "all": since}[releases]
 
 
 def printable(text: str) -> str:
@@ -98,7 +114,7 @@ def paragraph(findings: Findings) -> str:
         coins = "a coin of a canary" if worst.target == "canaries" else "a positive from a negative"
         sentence = (
             f"Under {summary.label} the worst attack, {who(worst)}, tells {coins} in "
-            f"{pairs(_value(worst))} from {_OVER[worst.releases]}"
+            f"{pairs(_value(worst))} from {over(worst.releases, findings.steps_before)}"
         )
         if worst.needs:
             sentence += f"; it needs {worst.needs}"
@@ -215,6 +231,8 @@ def not_measured(findings: Findings) -> list[str]:
     gaps: list[str] = []
     if not findings.complete:
         gaps.append("The run was interrupted: everything here covers only what was done.")
+    if findings.steps_before:
+        gaps.append(_not_covered(findings))
     if findings.first_layer != "measured":
         gaps.append(f"First layer: {findings.first_layer}")
     if findings.rows and not any(row.target == "canaries" for row in findings.rows):
@@ -236,6 +254,20 @@ def not_measured(findings: Findings) -> list[str]:
         if not summary.rows:
             gaps.append(f"{summary.label}: no attack was run on it.")
     return gaps
+
+
+def _not_covered(findings: Findings) -> str:
+    """What an earlier start of an interrupted run sent, which nobody kept unless it recorded."""
+    recorded = str(findings.settings.get("record", "0")) != "0"
+    remedy = (
+        "The run was recorded: `cutlayer audit` on its folder attacks all of it."
+        if recorded
+        else "A run with the key record can be attacked as a whole all the same."
+    )
+    return (
+        f"Steps 1 to {findings.steps_before:,}: an earlier start sent them. The attacks saw only "
+        f"what came after; with all of it they may read more. The bound covers all. {remedy}"
+    )
 
 
 def _at_most(summary: ProtectionSummary) -> str:
@@ -260,13 +292,15 @@ def _verdict(summary: ProtectionSummary) -> Verdict:
 
 def _model(summary: ProtectionSummary) -> Verdict:
     """A bound under assumptions stands or falls with the worst measured attack."""
-    promises = []
-    for releases in ("one", "all"):
+    promises, begin = [], summary.steps_before
+    both: tuple[Releases, Releases] = ("one", "all")
+    for releases in both:
         bound, worst = summary.bound(releases), summary.worst(releases=releases)
         if bound is not None and bound.leak_auc is not None and worst is not None:
             promises.append(
-                f"at most {number(bound.leak_auc)} from {_OVER[releases]}, "
+                f"at most {number(bound.leak_auc)} from {over(releases, 0)}, "
                 f"measured {number(worst.leak_auc)} by {who(worst)}"
+                + (f" since step {begin + 1:,}" if begin and releases == "all" else "")
             )
     if not promises:
         text = f"its bound is not stated. {_measured(summary)}"
@@ -288,7 +322,8 @@ def _rigorous(summary: ProtectionSummary) -> Verdict:
     reading = f"{number(check.leak_auc)} by {who(check.row)}"
     if check.standing == "above":
         text = (
-            f"{promise}, but the canaries read {reading} from {_OVER[check.row.releases]}, ABOVE "
+            f"{promise}, but the canaries read {reading} from "
+            f"{over(check.row.releases, summary.steps_before)}, ABOVE "
             f"the bound of {number(check.row.guarantee.leak_auc)} by more than "
             f"{CANARY_DEVIATIONS} deviations of chance. Something is wrong: do not rely on this "
             "training."
@@ -316,11 +351,12 @@ def _features_tell(summary: ProtectionSummary) -> str:
 
 def _proven(summary: ProtectionSummary) -> str:
     """A rigorous bound as a clause."""
-    for releases in ("all", "one"):
+    both: tuple[Releases, Releases] = ("all", "one")
+    for releases in both:
         bound = summary.bound(releases)
         if bound is not None and bound.leak_auc is not None:
             return (
-                f"at most {number(bound.leak_auc)} over {_OVER[releases]} is proven, "
+                f"at most {number(bound.leak_auc)} over {over(releases, 0)} is proven, "
                 "for every network and every attack"
             )
     return "a bound is proven, but its value is not stated"
@@ -335,17 +371,19 @@ def _baselines(summaries: list[ProtectionSummary]) -> Verdict:
 
 def _measured(summary: ProtectionSummary) -> str:
     """The worst attack on one release and on the whole training."""
-    worst = [row for r in ("one", "all") if (row := summary.worst(releases=r)) is not None]
+    both: tuple[Releases, Releases] = ("one", "all")
+    worst = [row for r in both if (row := summary.worst(releases=r)) is not None]
     first, *others = worst
     sentence = (
-        f"From {_OVER[first.releases]}, {who(first)} tells a positive from a negative in "
-        f"{pairs(_value(first))}"
+        f"From {over(first.releases, summary.steps_before)}, {who(first)} tells a positive from a "
+        f"negative in {pairs(_value(first))}"
     )
     for row in others:
         many = pairs(_value(row))
         how_many = "in as many" if many == pairs(_value(first)) else f"in {many}"
         same = (row.attack, row.layer) == (first.attack, first.layer)
-        sentence += f"; from {_OVER[row.releases]}, {'' if same else who(row) + ' '}{how_many}"
+        all_of_it = over(row.releases, summary.steps_before)
+        sentence += f"; from {all_of_it}, {'' if same else who(row) + ' '}{how_many}"
     return f"{sentence}. {_contrast(summary)}".strip()
 
 

@@ -320,9 +320,6 @@ def _findings(
     name = FROZEN if frozen else configuration.applied.name
     strength = "-" if frozen else configuration.applied.strength
     stage = "none" if frozen else configuration.applied.stage.value
-    title = configuration.run
-    if half.sent.begin:  # what an earlier start sent was measured then
-        title += f", from step {half.sent.begin + 1} on"
     utility = Utility(
         protection=name,
         strength=strength,
@@ -334,7 +331,7 @@ def _findings(
     return Findings(
         created=datetime.now().astimezone().isoformat(timespec="seconds"),
         cutlayer_version=version("cutlayer"),
-        data=title,
+        data=configuration.run,
         train_records=len(half.agreement.train),
         test_records=len(half.agreement.test),
         positive_share=half.positive_share,
@@ -366,4 +363,5 @@ def _findings(
         utility=[utility],
         curves=[curve for result in results for curve in leak_curves(audited, result)],
         histograms=[h for result in results for h in class_histograms(audited, result)],
+        steps_before=half.sent.begin,
     )
