@@ -1,3 +1,4 @@
+import re
 from html.parser import HTMLParser
 from itertools import pairwise
 
@@ -336,3 +337,13 @@ def test_attacks_and_folds_are_explained(make_findings):
         "0.600 to 0.620",
     ):
         assert expected in text
+
+
+def test_the_contents_lead_only_to_what_is_there(make_findings, findings, page_text):
+    without = [row for row in findings.rows if row.target == "labels"]
+    silent = render_page(make_findings(rows=without, **NO_FIGURES))
+    pages = {True: page_text, False: silent}
+    for coins, page in pages.items():
+        links = set(re.findall(r'<li><a href="#([a-z]+)">', page))
+        assert links <= set(re.findall(r'<section id="([a-z]+)"', page))
+        assert ("canaries" in links) is coins

@@ -86,3 +86,22 @@ def test_the_page_does_not_scroll_sideways(page_text, tmp_path, width):
     inner, needed = map(int, re.search(r"<title>(\d+)/(\d+)</title>", dom).groups())
     assert inner == needed
     assert width - 20 <= inner <= width
+
+
+def test_a_phone_shows_every_protection_without_scrolling(page_text, findings, tmp_path):
+    (tmp_path / "frame.html").write_text(
+        "<title></title><iframe width=360 height=800 style='border:0' onload='"
+        "const cells = [...this.contentDocument.querySelectorAll(`.heat td[data-of]`)];"
+        "const seen = cells.filter((cell) => cell.getBoundingClientRect().width);"
+        "const edge = Math.max(...seen.map((cell) => cell.getBoundingClientRect().right));"
+        "const names = new Set(seen.map((cell) => cell.dataset.of));"
+        "document.title = `${Math.ceil(edge)}/${[...names].join()}`'"
+        f' srcdoc="{escape(page_text)}"></iframe>',
+        encoding="utf-8",
+    )
+    dom, _, _ = visit(tmp_path / "frame.html", tmp_path)
+    edge, names = re.search(r"<title>(\d+)/(.*)</title>", dom).groups()
+    assert int(edge) <= 360
+    attacked = {(row.protection, row.strength) for row in findings.rows if row.attack is not None}
+    expected = {name if how == "-" else f"{name} {how}" for name, how in attacked}
+    assert set(names.split(",")) == expected

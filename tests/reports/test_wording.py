@@ -3,13 +3,14 @@ import re
 import pytest
 
 from cutlayer.reports.wording import (
+    accounts,
     estimate,
     headlines,
     interval,
     lead,
     not_measured,
+    outcome,
     pairs,
-    paragraph,
     printable,
     verdicts,
 )
@@ -134,6 +135,11 @@ def test_undefined_leaks_are_counted(make_findings, findings):
     rows = replaced(findings, "max_norm", "labels", leak_auc=None)
     gaps = not_measured(make_findings(rows=rows))
     assert any("max_norm: 20 leak AUCs are undefined" in gap for gap in gaps)
+    once = list(findings.rows)
+    place = next(i for i, row in enumerate(once) if row.protection == "max_norm")
+    once[place] = once[place].model_copy(update={"leak_auc": None})
+    gaps = not_measured(make_findings(rows=once))
+    assert any("max_norm: 1 leak AUC is undefined" in gap for gap in gaps)
 
 
 @pytest.mark.parametrize(
@@ -154,8 +160,25 @@ def test_text_that_steers_a_terminal_or_turns_a_line_is_disarmed():
     assert printable("a\x1b[2J\nb‮c") == "a�[2J b�c"
 
 
-def test_one_paragraph_says_it_all(findings):
-    text = paragraph(findings)
+def test_one_sentence_says_the_outcome(make_findings, findings):
+    text = outcome(findings)
+    assert ". " not in text
+    assert "in more than 99 of 100 pairs under marvell s=4" in text
+    assert "in 69 of 100 pairs under residual sigma=4.26, which gives away least" in text  # .690
+    alone = make_findings(
+        rows=[row for row in findings.rows if row.protection == "residual"], curves=[]
+    )
+    assert outcome(alone) == (
+        "Under residual sigma=4.26 the worst attack tells a positive from a negative in 69 of 100 "
+        "pairs; proven is at most 0.700."
+    )
+    nothing = make_findings(rows=[], curves=[])
+    assert outcome(nothing).startswith("No attack was run")
+    assert accounts(nothing) == []
+
+
+def test_there_is_an_account_of_every_protection(findings):
+    text = " ".join(accounts(findings))
     assert "5 attacks were run on 232,850 gradient rows" in text  # 5 x 46,570
     assert (
         "Under no_noise the worst attack, cosine, tells a positive from a negative in more" in text
@@ -198,13 +221,13 @@ def test_an_interval_is_two_numbers_or_a_dash(findings):
 def test_what_an_earlier_start_sent_is_never_called_measured(make_findings):
     """Wherever attacks are said to cover the whole training, they must have seen all of it."""
     part = make_findings(steps_before=1200)
-    said = [paragraph(part), *(v.text for v in verdicts(part)), *lead(part)]
+    said = [outcome(part), *accounts(part), *(v.text for v in verdicts(part)), *lead(part)]
     for sentence in said:
         measured = re.sub(
             r"at most [\d.]+ (over|from) the whole training|proven[^.;]*", "", sentence
         )
         assert "the whole training" not in measured
-    assert "from the training since step 1,201" in paragraph(part)
+    assert "from the training since step 1,201" in " ".join(accounts(part))
     (gap,) = (gap for gap in not_measured(part) if "earlier start" in gap)
     assert gap.startswith("Steps 1 to 1,200: ")
     assert "`cutlayer audit`" not in gap

@@ -44,6 +44,10 @@ _PROCESSES = {2: "two processes", 1: "one process", 0: "from another framework"}
 
 _MOST_COLUMNS = 6
 """Attacks side by side; with more, the worst are shown and the others are on the page."""
+_MOST_LINES = 3
+"""Attacks below one another."""
+_LONGEST_WORD = 24
+"""Only a longer one is cut."""
 
 
 @dataclass(frozen=True)
@@ -51,19 +55,19 @@ class _Layout:
     """One way to fit the table; the first that is narrow enough is used."""
 
     fragment: int
-    """Longest piece into which the name of an attack is broken."""
+    """Longest line of an attack's name, which is broken behind ``_`` and never within a word."""
     test_apart: bool
     """Test AUC and loss in a column of their own, not under the name."""
     listed: bool = False
-    """Attacks below one another in each row, where they do not fit side by side."""
+    """The worst attacks of each row below one another, where they do not fit side by side."""
 
 
 _LAYOUTS = (
     _Layout(fragment=15, test_apart=True),
     _Layout(fragment=9, test_apart=True),
-    _Layout(fragment=6, test_apart=True),
-    _Layout(fragment=6, test_apart=False),
-    _Layout(fragment=9, test_apart=True, listed=True),
+    _Layout(fragment=9, test_apart=False),
+    _Layout(fragment=15, test_apart=True, listed=True),
+    _Layout(fragment=15, test_apart=False, listed=True),
     _Layout(fragment=9, test_apart=False, listed=True),
 )
 
@@ -165,7 +169,7 @@ def _shown_attacks(findings: Findings, summaries: list[ProtectionSummary]) -> li
 
 def _name(summary: ProtectionSummary, apart: bool) -> Text:
     """Protection and strength, with the utility below where it has no column."""
-    lines = [Text(line, "bold") for line in _broken(printable(summary.protection), 12)]
+    lines = [Text(line, "bold") for line in _broken(printable(summary.protection), 13)]
     if summary.label != summary.protection:
         lines += [Text(line) for line in _broken(printable(summary.strength), 13)]
     return Text("\n").join(lines if apart else [*lines, _test(summary)])
@@ -193,10 +197,15 @@ def _attacks(
     worst = max((r.leak_auc for r in rows if r and r.leak_auc is not None), default=None)
     values = [_leak(row, worst) for row in rows]
     if layout.listed:
-        pairs = zip(values, attacks, strict=True)
-        return Text("\n").join(Text.assemble(v, " ", printable(a)) for v, a in pairs)
+        order = sorted(range(len(rows)), key=lambda i: -_read(rows[i]))[:_MOST_LINES]
+        return Text("\n").join(Text.assemble(values[i], " ", printable(attacks[i])) for i in order)
     note = [Text("(against the canaries)", "dim")] if summary.target == "canaries" else []
     return Text("\n").join([*_side_by_side([[value] for value in values], widths), *note])
+
+
+def _read(row: FindingRow | None) -> float:
+    """A leak AUC to sort by."""
+    return -1.0 if row is None or row.leak_auc is None else row.leak_auc
 
 
 def _leak(row: FindingRow | None, worst: float | None = None) -> Text:
@@ -247,51 +256,39 @@ def _guarantee(summary: ProtectionSummary) -> Text:
 
 
 def _legend(findings: Findings) -> Text:
-    """What the numbers mean, in plain words."""
-    terms = {
-        "leak AUC": (
-            "of 100 pairs of a positive and a negative record, the share that an attack tells "
-            "apart: 0.5 is guessing, 1 gives every label away. One release: median over batches."
+    """What the numbers mean, in a few plain sentences; the page has a glossary."""
+    coins = any(row.target == "canaries" for row in findings.rows)
+    sentences = [
+        (
+            "Leak AUC: the share of pairs of a positive and a negative record that an attack tells "
+            "apart; 0.5 is guessing, 1 gives every label away."
         ),
-        f"dim, {CHANCE_MARK}": (
-            "not above the null floor: 95 % of attackers who know nothing stay below it."
-        ),
-        "all": f"{over('all', findings.steps_before)}: a record's scores are averaged over all its "
-        "visits.",
-        "guarantee": (
-            "rigorous is proven, model holds under assumptions only (beaten: an "
-            "attack measured more), none promises nothing. It "
-            "limits what messages add to what the features tell anyway."
-        ),
-    }
-    if any(row.target == "canaries" for row in findings.rows):
-        terms["● canaries"] = (
-            "worst AUC against records that carry a coin for a label: ok, or ABOVE the bound "
-            f"+ {CANARY_DEVIATIONS} deviations of chance; – where these reach 1, so that none "
-            "could be."
+        f"Dim, {CHANCE_MARK}: 95 % of attackers who know nothing reach as much.",
+        f"All: {over('all', findings.steps_before)}, scores averaged over visits.",
+        "Guarantee: rigorous is proven, model holds under assumptions only.",
+    ]
+    if coins:
+        sentences.append(
+            "● canaries, records with a coin for a label: ok, or ABOVE the bound + "
+            f"{CANARY_DEVIATIONS} deviations of chance; – where that reaches 1."
         )
     attacks, shown = attacks_of(findings), _shown_attacks(findings, by_protection(findings))
     if len(shown) < len(attacks):
-        terms["columns"] = (
-            f"the {len(shown)} attacks of {len(attacks)} that read most; all are on the page."
-        )
-    if findings.hint:
-        terms["hint"] = printable(findings.hint)
-    lines = (Text.assemble((f"{term}: ", "italic"), text) for term, text in terms.items())
-    return Text("\n").join(lines)
+        sentences.append(f"{len(attacks)} attacks were run; the page has all.")
+    return Text(" ".join(sentences), "dim")
 
 
 def _broken(name: str, longest: int) -> list[str]:
-    """A name in pieces of at most ``longest`` characters, cut behind ``_``, ``=`` or a space."""
+    """A name in lines of ``longest`` characters or one word, broken behind ``_``, ``=``, space."""
     pieces, line = [], ""
     for part in re.split(r"(?<=[_= ])", name):
         if line and len((line + part).rstrip()) > longest:
             pieces.append(line.rstrip())
             line = ""
         line += part
-        while len(line) > longest:
-            pieces.append(line[: longest - 1] + "-")
-            line = line[longest - 1 :]
+        while len(line) > _LONGEST_WORD:
+            pieces.append(line[: _LONGEST_WORD - 1] + "-")
+            line = line[_LONGEST_WORD - 1 :]
     return [*pieces, line]
 
 

@@ -103,17 +103,38 @@ def who(row: FindingRow) -> str:
     return f"{row.attack}{' at the first layer' if row.layer == 'first' else ''}"
 
 
-def paragraph(findings: Findings) -> str:
-    """The whole document in one paragraph, for somebody who reads nothing else."""
+def outcome(findings: Findings) -> str:
+    """The whole document in one sentence, for somebody who reads nothing else."""
     summaries = [s for s in by_protection(findings) if s.attacked]
     if not summaries:
         return "No attack was run, so nothing can be said about what left the building."
+    ranked = sorted(summaries, key=_worst_leak)
+    least, most = ranked[0], ranked[-1]
+    if len(ranked) == 1:
+        known = least.bound("all")
+        promise = "nothing is proven"
+        if least.kind == "rigorous" and known is not None and known.leak_auc is not None:
+            promise = f"proven is at most {number(known.leak_auc)}"
+        return (
+            f"Under {least.label} the worst attack tells {_what(least)} in "
+            f"{pairs(_worst_leak(least))}; {promise}."
+        )
+    return (
+        f"The worst attack tells {_what(most)} in {pairs(_worst_leak(most))} under {most.label}, "
+        f"and in {pairs(_worst_leak(least))} under {least.label}, which gives away least."
+    )
+
+
+def accounts(findings: Findings) -> list[str]:
+    """How much was looked at, then a sentence for each protection that was attacked."""
+    summaries = [s for s in by_protection(findings) if s.attacked]
+    if not summaries:
+        return []
     sentences = [_scale_of(findings)]
-    for summary in summaries[:_IN_PARAGRAPH]:
+    for summary in summaries:
         worst, bound = max(summary.attacked, key=_value), summary.bound("all")
-        coins = "a coin of a canary" if worst.target == "canaries" else "a positive from a negative"
         sentence = (
-            f"Under {summary.label} the worst attack, {who(worst)}, tells {coins} in "
+            f"Under {summary.label} the worst attack, {who(worst)}, tells {_target(worst)} in "
             f"{pairs(_value(worst))} from {over(worst.releases, findings.steps_before)}"
         )
         if worst.needs:
@@ -133,9 +154,17 @@ def paragraph(findings: Findings) -> str:
                 f"{number(coin.leak_auc)}"
             )
         sentences.append(f"{sentence}; {promise}.")
-    if len(summaries) > _IN_PARAGRAPH:
-        sentences.append(f"{len(summaries) - _IN_PARAGRAPH} more protections follow below.")
-    return " ".join(sentences)
+    return sentences
+
+
+def _what(summary: ProtectionSummary) -> str:
+    """What the worst attack on a protection tells apart."""
+    return _target(max(summary.attacked, key=_value))
+
+
+def _target(row: FindingRow) -> str:
+    """What an attack tells apart."""
+    return "a coin of a canary" if row.target == "canaries" else "a positive from a negative"
 
 
 def remedy(summary: ProtectionSummary) -> str:
@@ -158,8 +187,6 @@ def remedy(summary: ProtectionSummary) -> str:
     proven = " Only residual (a proven bound) or frozen (no gradient at all) covers every attack."
     return (advice + proven).strip()
 
-
-_IN_PARAGRAPH = 6
 
 _FAMILY_REMEDIES = {
     "norm": "Lengths give it away: max_norm hides them, and nothing else.",
@@ -247,9 +274,10 @@ def not_measured(findings: Findings) -> list[str]:
         )
     for summary in by_protection(findings):
         if summary.undefined:
+            are = "leak AUC is" if summary.undefined == 1 else "leak AUCs are"
             gaps.append(
-                f"{summary.label}: {summary.undefined} leak AUCs are undefined, "
-                "since no batch held both classes."
+                f"{summary.label}: {summary.undefined} {are} undefined, since no batch held both "
+                "classes."
             )
         if not summary.rows:
             gaps.append(f"{summary.label}: no attack was run on it.")

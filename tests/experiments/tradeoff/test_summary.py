@@ -47,11 +47,18 @@ def test_numbers_are_those_of_the_results(done_sweep, spec, layer, statistic):
     assert point.quality("test_auc").mean == pytest.approx(mean_by_hand(aucs))
 
 
-def test_the_interval_of_two_values():
-    # The standard error of two values is half their distance; t(.975) at one degree is 12.706.
-    found = estimate([0.6, 0.7])
-    assert found.high - found.mean == pytest.approx(0.05 * student.ppf(0.975, 1))
-    assert found.mean - found.low == pytest.approx(0.6353, abs=1e-4)
+def test_the_interval_of_three_values():
+    # .6, .65, .7 have the deviation .05; t(.975) at two degrees is 4.3027.
+    found = estimate([0.6, 0.65, 0.7])
+    assert found.high - found.mean == pytest.approx(0.05 / 3**0.5 * student.ppf(0.975, 2))
+    assert found.mean - found.low == pytest.approx(0.1242, abs=1e-4)
+    assert found.is_interval
+
+
+def test_two_values_have_a_range_and_one_has_nothing():
+    found = estimate([0.7, 0.6])
+    assert (found.low, found.high) == (0.6, 0.7)
+    assert not found.is_interval
     assert estimate([0.6]).low is None
 
 

@@ -11,7 +11,7 @@ from cutlayer.experiments.tradeoff.clear_wide_logit import WARNING
 from cutlayer.experiments.tradeoff.drawing import Drawing
 from cutlayer.experiments.tradeoff.records import codes_of
 from cutlayer.experiments.tradeoff.run_figures import run_drawings
-from cutlayer.experiments.tradeoff.summary import WORST, Estimate, Summary
+from cutlayer.experiments.tradeoff.summary import MIN_SEEDS, WORST, Estimate, Summary
 from cutlayer.experiments.tradeoff.tables import write_tables
 from cutlayer.experiments.tradeoff.utility_curves import STATISTIC_NAMES, utility_drawings
 from cutlayer.reports.wording import printable
@@ -75,6 +75,11 @@ def warnings_of(summary: Summary) -> list[str]:
             "training averages over that share of the visits, and is higher for an attacker who "
             "keeps all."
         )
+    if any(len(point.results) < MIN_SEEDS for point in summary.points):
+        warnings.append(
+            f"With fewer than {MIN_SEEDS} seeds there is no interval of a mean: what stands beside "
+            "it is the range of the values."
+        )
     if summary.failures:
         warnings.append(f"{len(summary.failures)} of {summary.runs} runs failed; see below.")
     left = summary.runs - summary.done - len(summary.failures)
@@ -113,13 +118,17 @@ def render_page(summary: Summary, drawings: list[Drawing]) -> str:
 
 
 def estimate_text(estimate: Estimate | None) -> str:
-    """Mean and half its 95 % interval; a dash where nothing was measured.
+    """Mean and half its 95 % interval, or the range of two; a dash where nothing was measured.
 
     >>> estimate_text(Estimate(0.75, 0.7, 0.8, 3))
     '0.750 ± 0.050'
+    >>> estimate_text(Estimate(0.75, 0.7, 0.8, 2))
+    '0.750 (0.700 to 0.800)'
     """
     if estimate is None:
         return "–"
-    if estimate.high is None:
+    if estimate.low is None or estimate.high is None:
         return f"{estimate.mean:.3f}"
+    if not estimate.is_interval:
+        return f"{estimate.mean:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"
     return f"{estimate.mean:.3f} ± {estimate.high - estimate.mean:.3f}"

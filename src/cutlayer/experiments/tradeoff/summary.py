@@ -31,6 +31,8 @@ LAYERS: tuple[Layer, ...] = ("cut", "first")
 WORST = "worst"
 """In place of an attack: the highest of the whole suite, run by run."""
 
+MIN_SEEDS = 3
+"""From so many on, an interval of the mean is stated."""
 _CONFIDENCE = 0.95
 
 
@@ -40,9 +42,16 @@ class Estimate:
 
     mean: float
     low: float | None
-    """95 % interval of the mean by Student's t; ``None`` for one seed."""
+    """Lower end of the 95 % interval of the mean by Student's t. Of two seeds that would be 13
+    times as long as their distance, and say nothing: then the lower value. ``None`` for one."""
     high: float | None
+    """Upper end, or the higher of two values."""
     seeds: int
+
+    @property
+    def is_interval(self) -> bool:
+        """Whether :attr:`low` and :attr:`high` are a confidence interval, and not a mere range."""
+        return self.seeds >= MIN_SEEDS
 
 
 @dataclass(frozen=True)
@@ -143,18 +152,20 @@ def summarise(configuration: TradeoffConfiguration, folder: Path) -> Summary:
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Mean and 95 % interval.
+    """Mean and 95 % interval; of two values their range.
 
     Args:
         values: one for each seed, at least one.
 
-    >>> e = estimate([0.5, 0.75])  # half their distance times t(0.975, 1 degree) = 12.706
+    >>> e = estimate([0.5, 0.6, 0.7])  # sd .1, by root 3, times t(0.975, 2 degrees) = 4.303
     >>> round(e.mean, 3), round(e.high - e.mean, 3)
-    (0.625, 1.588)
+    (0.6, 0.248)
     """
     mean, seeds = fmean(values), len(values)
     if seeds < 2:
         return Estimate(mean, None, None, seeds)
+    if seeds < MIN_SEEDS:
+        return Estimate(mean, min(values), max(values), seeds)
     half = float(student.ppf((1 + _CONFIDENCE) / 2, seeds - 1)) * stdev(values) / math.sqrt(seeds)
     return Estimate(mean, mean - half, mean + half, seeds)
 

@@ -31,7 +31,8 @@ def write_tables(summary: Summary, folder: Path) -> list[Path]:
     """Write every table; old ones are replaced.
 
     ``runs.csv`` has a line for each run, failed ones with their error. ``summary.csv`` has a line
-    for each protection and quantity: mean over seeds, 95 % interval of the mean, null floor.
+    for each protection and quantity: mean over seeds, 95 % interval of the mean (with two seeds
+    their range), null floor.
     """
     written = [
         _write(folder / RUNS_FILE, _run_header(), _run_rows(summary)),

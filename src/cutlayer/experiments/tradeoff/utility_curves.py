@@ -206,7 +206,7 @@ def _xy(point: PublishedPoint, attack: str) -> list[tuple[float, float]]:
 
 
 def _whiskers(estimates: Sequence[Estimate]) -> list[list[float]]:
-    """Lengths of the interval below and above each mean; 0 for one seed."""
+    """Lengths of the interval, or range, below and above each mean; 0 for one seed."""
     below = [0.0 if e.low is None else e.mean - e.low for e in estimates]
     above = [0.0 if e.high is None else e.high - e.mean for e in estimates]
     return [below, above]
