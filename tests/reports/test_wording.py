@@ -220,17 +220,17 @@ def test_an_interval_is_two_numbers_or_a_dash(findings):
 
 def test_what_an_earlier_start_sent_is_never_called_measured(make_findings):
     """Wherever attacks are said to cover the whole training, they must have seen all of it."""
-    part = make_findings(steps_before=1200)
+    part = make_findings(messages_before=1200)
     said = [outcome(part), *accounts(part), *(v.text for v in verdicts(part)), *lead(part)]
     for sentence in said:
         measured = re.sub(
             r"at most [\d.]+ (over|from) the whole training|proven[^.;]*", "", sentence
         )
         assert "the whole training" not in measured
-    assert "from the training since step 1,201" in " ".join(accounts(part))
+    assert "from the training since message 1,201" in " ".join(accounts(part))
     (gap,) = (gap for gap in not_measured(part) if "earlier start" in gap)
-    assert gap.startswith("Steps 1 to 1,200: ")
+    assert gap.startswith("Messages 1 to 1,200: ")
     assert "`cutlayer audit`" not in gap
-    recorded = make_findings(steps_before=1200, settings={"record": 1 << 20})
+    recorded = make_findings(messages_before=1200, settings={"record": 1 << 20})
     (gap,) = (gap for gap in not_measured(recorded) if "earlier start" in gap)
     assert "`cutlayer audit` on its folder attacks all of it" in gap

@@ -243,9 +243,9 @@ class Findings(_Record):
     """One for each attack of :attr:`rows`."""
     description: str | None = None
     """What the data are, who holds which part, and what a positive is."""
-    steps_before: int = Field(default=0, ge=0)
-    """Steps of the training that were sent before those that this document covers, by an earlier
-    start of a run that was interrupted; ``all`` then means all since."""
+    messages_before: int = Field(default=0, ge=0)
+    """Gradient messages that an earlier start of an interrupted run sent, and that this document
+    does not cover; ``all`` then means all since."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, populate_by_name=True

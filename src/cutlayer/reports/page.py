@@ -79,7 +79,7 @@ def render_page(findings: Findings) -> str:
         leak_tables=list(_leak_tables(findings, summaries)),
         names={
             "layer": wording.LAYER_NAMES,
-            "releases": wording.release_names(findings.steps_before),
+            "releases": wording.release_names(findings.messages_before),
             "target": wording.TARGET_NAMES,
             "kind": wording.KIND_NAMES,
         },

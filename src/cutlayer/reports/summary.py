@@ -87,8 +87,8 @@ class ProtectionSummary:
     rows: tuple[FindingRow, ...]
     utility: Utility | None
     applied: Applied | None
-    steps_before: int = 0
-    """Steps of the training that the rows do not cover, since an earlier start sent them."""
+    messages_before: int = 0
+    """Messages of the training that the rows do not cover, since an earlier start sent them."""
 
     @property
     def label(self) -> str:
@@ -274,7 +274,7 @@ def by_protection(findings: Findings) -> list[ProtectionSummary]:
             rows=tuple(r for r in findings.rows if (r.protection, r.strength) == key),
             utility=next((u for u in findings.utility if (u.protection, u.strength) == key), None),
             applied=next((a for a in findings.applied if (a.protection, a.strength) == key), None),
-            steps_before=findings.steps_before,
+            messages_before=findings.messages_before,
         )
         for key in keys
     ]

@@ -264,7 +264,7 @@ def _legend(findings: Findings) -> Text:
             "apart; 0.5 is guessing, 1 gives every label away."
         ),
         f"Dim, {CHANCE_MARK}: 95 % of attackers who know nothing reach as much.",
-        f"All: {over('all', findings.steps_before)}, scores averaged over visits.",
+        f"All: {over('all', findings.messages_before)}, scores averaged over visits.",
         "Guarantee: rigorous is proven, model holds under assumptions only.",
     ]
     if coins:

@@ -51,7 +51,7 @@ def utility_beside_leak(findings: Findings) -> str | None:
     with Canvas("scatter", 5.0, 4.0) as canvas:
         axes = canvas.figure.subplots()
         axes.set_xlim(0.485, 1.015)
-        axes.set_xlabel(f"worst leak AUC over {over('all', findings.steps_before)}")
+        axes.set_xlabel(f"worst leak AUC over {over('all', findings.messages_before)}")
         axes.set_ylabel("test AUC")
         axes.margins(y=0.12)
         quiet(axes)

@@ -33,20 +33,22 @@ class Verdict:
     """Lower is shown first where there is room for a few verdicts only."""
 
 
-def release_names(steps_before: int) -> dict[Releases, str]:
+def release_names(messages_before: int) -> dict[Releases, str]:
     """What the counts of releases are called in a table.
 
     Args:
-        steps_before: steps of the training that the document does not cover.
+        messages_before: messages of the training that the document does not cover.
     """
-    every = f"from step {steps_before + 1:,} on" if steps_before else "whole training"
+    every = f"from message {messages_before + 1:,} on" if messages_before else "whole training"
     return {"one": "one release", "some": "first epochs", "all": every}
 
 
-def over(releases: Releases, steps_before: int) -> str:
+def over(releases: Releases, messages_before: int) -> str:
     """What the counts of releases are called in a sentence, to follow "from" or "over"."""
     since = (
-        f"the training since step {steps_before + 1:,}" if steps_before else "the whole training"
+        f"the training since message {messages_before + 1:,}"
+        if messages_before
+        else "the whole training"
     )
     return {"one": "one release", "some": "the first epochs", "all": since}[releases]
 
@@ -135,7 +137,7 @@ def accounts(findings: Findings) -> list[str]:
         worst, bound = max(summary.attacked, key=_value), summary.bound("all")
         sentence = (
             f"Under {summary.label} the worst attack, {who(worst)}, tells {_target(worst)} in "
-            f"{pairs(_value(worst))} from {over(worst.releases, findings.steps_before)}"
+            f"{pairs(_value(worst))} from {over(worst.releases, findings.messages_before)}"
         )
         if worst.needs:
             sentence += f"; it needs {worst.needs}"
@@ -258,7 +260,7 @@ def not_measured(findings: Findings) -> list[str]:
     gaps: list[str] = []
     if not findings.complete:
         gaps.append("The run was interrupted: everything here covers only what was done.")
-    if findings.steps_before:
+    if findings.messages_before:
         gaps.append(_not_covered(findings))
     if findings.first_layer != "measured":
         gaps.append(f"First layer: {findings.first_layer}")
@@ -293,8 +295,8 @@ def _not_covered(findings: Findings) -> str:
         else "A run with the key record can be attacked as a whole all the same."
     )
     return (
-        f"Steps 1 to {findings.steps_before:,}: an earlier start sent them. The attacks saw only "
-        f"what came after; with all of it they may read more. The bound covers all. {remedy}"
+        f"Messages 1 to {findings.messages_before:,}: an earlier start sent them. The attacks saw "
+        f"only what came after; with all of it they may read more. The bound covers all. {remedy}"
     )
 
 
@@ -320,7 +322,7 @@ def _verdict(summary: ProtectionSummary) -> Verdict:
 
 def _model(summary: ProtectionSummary) -> Verdict:
     """A bound under assumptions stands or falls with the worst measured attack."""
-    promises, begin = [], summary.steps_before
+    promises, begin = [], summary.messages_before
     both: tuple[Releases, Releases] = ("one", "all")
     for releases in both:
         bound, worst = summary.bound(releases), summary.worst(releases=releases)
@@ -328,7 +330,7 @@ def _model(summary: ProtectionSummary) -> Verdict:
             promises.append(
                 f"at most {number(bound.leak_auc)} from {over(releases, 0)}, "
                 f"measured {number(worst.leak_auc)} by {who(worst)}"
-                + (f" since step {begin + 1:,}" if begin and releases == "all" else "")
+                + (f" since message {begin + 1:,}" if begin and releases == "all" else "")
             )
     if not promises:
         text = f"its bound is not stated. {_measured(summary)}"
@@ -351,7 +353,7 @@ def _rigorous(summary: ProtectionSummary) -> Verdict:
     if check.standing == "above":
         text = (
             f"{promise}, but the canaries read {reading} from "
-            f"{over(check.row.releases, summary.steps_before)}, ABOVE "
+            f"{over(check.row.releases, summary.messages_before)}, ABOVE "
             f"the bound of {number(check.row.guarantee.leak_auc)} by more than "
             f"{CANARY_DEVIATIONS} deviations of chance. Something is wrong: do not rely on this "
             "training."
@@ -403,14 +405,14 @@ def _measured(summary: ProtectionSummary) -> str:
     worst = [row for r in both if (row := summary.worst(releases=r)) is not None]
     first, *others = worst
     sentence = (
-        f"From {over(first.releases, summary.steps_before)}, {who(first)} tells a positive from a "
-        f"negative in {pairs(_value(first))}"
+        f"From {over(first.releases, summary.messages_before)}, {who(first)} tells a positive from "
+        f"a negative in {pairs(_value(first))}"
     )
     for row in others:
         many = pairs(_value(row))
         how_many = "in as many" if many == pairs(_value(first)) else f"in {many}"
         same = (row.attack, row.layer) == (first.attack, first.layer)
-        all_of_it = over(row.releases, summary.steps_before)
+        all_of_it = over(row.releases, summary.messages_before)
         sentence += f"; from {all_of_it}, {'' if same else who(row) + ' '}{how_many}"
     return f"{sentence}. {_contrast(summary)}".strip()
 

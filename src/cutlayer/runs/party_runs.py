@@ -363,5 +363,5 @@ def _findings(
         utility=[utility],
         curves=[curve for result in results for curve in leak_curves(audited, result)],
         histograms=[h for result in results for h in class_histograms(audited, result)],
-        steps_before=half.sent.begin,
+        messages_before=half.sent.begin,
     )
