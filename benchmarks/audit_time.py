@@ -1,21 +1,28 @@
-"""How long a full audit takes of a transcript of 30,000 records, by what it is made of.
+"""How long `cutlayer audit` takes of a label party's recording of 30,000 records and 20 epochs.
 
-    python benchmarks/audit_time.py [--epochs 20] [--records 30000] [--seeds 3]
+    python benchmarks/audit_time.py [--epochs 20] [--records 30000] [--seeds 3] [--workers 2]
 
-The transcript is synthetic (rank-one gradients with noise, a row a record and epoch); time does not
-depend on what the rows say. Prints wall and processor seconds, at the cut, on one thread.
+The recording is synthetic (rank-one gradients with noise, a row a record and epoch); time does not
+depend on what the rows say. It is written to a run folder as a party writes it, and the command
+reads it from there. Prints wall and processor seconds and the memory of the largest process.
 """
 
 import argparse
+import resource
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from pathlib import Path
 
 import torch
 
-from cutlayer.audits import Truth
-from cutlayer.audits.recorded_training import RecordedTraining, audit_training
+from cutlayer.audits import ReleaseRecorder
+from cutlayer.audits.findings import read_findings
 from cutlayer.audits.scope import FULL_SCOPE
+from cutlayer.audits.worker_process import available_cores
+from cutlayer.runs.recording import MESSAGES, RecordingContext
 from cutlayer.transcript import Release
 
 WIDTH, BATCH = 32, 512
@@ -46,23 +53,51 @@ class Sent:
                 yield Release(step, epoch, records, activation, gradient)
 
 
+def record(folder: Path, records: int, epochs: int) -> int:
+    """Write a run folder as a label party's run leaves it; the number of releases."""
+    generator = torch.Generator().manual_seed(1)
+    labels = (torch.rand(records, generator=generator) < 0.2).long()
+    sent = Sent(labels, epochs)
+    ids = [str(record) for record in range(records)]
+    with ReleaseRecorder(folder / MESSAGES, ids, generator=generator) as recorder:
+        for release in sent:
+            recorder.on_release(release, labels[release.records], release.gradient)
+    context = RecordingContext(
+        run="audit_time",
+        protection="no_noise",
+        epochs=epochs,
+        may_stop=False,
+        train_records=records,
+        test_records=0,
+        positive_share=float(labels.double().mean()),
+    )
+    path = folder / MESSAGES / "recording.json"
+    path.write_text(context.model_dump_json(), encoding="utf-8")
+    return len(sent)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--records", type=int, default=30_000)
     parser.add_argument("--seeds", type=int, default=FULL_SCOPE.seeds)
+    parser.add_argument("--workers", type=int, default=available_cores())
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    generator = torch.Generator().manual_seed(1)
-    labels = (torch.rand(options.records, generator=generator) < 0.2).long()
-    training = RecordedTraining(Sent(labels, options.epochs), Truth(labels), {})
-    scope = replace(FULL_SCOPE, seeds=options.seeds)
-    began, worked = time.perf_counter(), time.process_time()
-    audit = audit_training(training, scope=scope)
-    wall, cpu = time.perf_counter() - began, time.process_time() - worked
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "run"
+        releases = record(folder, options.records, options.epochs)
+        command = [sys.executable, "-m", "cutlayer", "audit", str(folder)]
+        command += ["--seeds", str(options.seeds), "--workers", str(options.workers)]
+        began = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        wall = time.perf_counter() - began
+        rows = read_findings(folder / "findings.json").rows
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(
-        f"{options.records:,} records, {options.epochs} epochs, {audit.leak.releases:,} releases, "
-        f"{len(audit.leak.measurements)} measurements: {wall:.0f} s, {cpu:.0f} s of one processor"
+        f"{options.records:,} records, {options.epochs} epochs, {releases:,} releases, "
+        f"{len(rows)} measurements, {options.workers} workers: {wall:.0f} s, "
+        f"{used.ru_utime + used.ru_stime:.0f} s of processors, largest process "
+        f"{used.ru_maxrss / 1024:.0f} MiB"
     )
 
 

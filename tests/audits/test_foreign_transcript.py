@@ -6,7 +6,7 @@ from safetensors.torch import save_file
 
 from cutlayer.audits import AuditScope, audit_leak
 from cutlayer.audits.foreign_transcript import is_foreign, read_foreign_transcript
-from cutlayer.audits.recorded_training import audit_training
+from cutlayer.audits.training_audit import audit_training
 from cutlayer.errors import DataError
 
 

@@ -38,7 +38,8 @@ def gradient_matching(gradient: Tensor, activation: Tensor, prior: float, seed: 
     unit of gradients does not matter. The search starts six times, from either sign of the first
     component, of the count of partners and of the norm, and the end with the smallest loss is
     kept; the last term tells signs apart, unless :math:`\pi` is 1/2. Beyond 2048 rows the top
-    is fitted to a part of them. The label of each row is then the one that fits it best,
+    is fitted to a part of them, and partners are counted among these. The label of each row is
+    then the one that fits it best,
 
     .. math:: y'_j = \operatorname{sigmoid} f'(h_j)
               - \frac{\langle g_j, \nabla f'(h_j)\rangle}{e^\kappa \lVert\nabla f'(h_j)\rVert^2},
@@ -79,10 +80,13 @@ def gradient_matching(gradient: Tensor, activation: Tensor, prior: float, seed: 
     inputs = standard_columns(at_unit_scale(activation))
     generator = torch.Generator().manual_seed(seed)
     rows = torch.randperm(len(wanted), generator=generator)[:_ROWS].to(wanted.device)
-    guesses = [attack(wanted) for attack in (first_component, majority_count_attack, norm_attack)]
-    starts = torch.stack(
-        [side * standardised(guess)[rows] for guess in guesses for side in (1, -1)]
-    )
+    guesses = [
+        standardised(first_component(wanted))[rows],
+        # All pairs of a large batch would take longer than the search that they start.
+        standardised(majority_count_attack(wanted[rows])),
+        standardised(norm_attack(wanted))[rows],
+    ]
+    starts = torch.stack([side * guess for guess in guesses for side in (1, -1)])
     weights = _fitted(inputs[rows], wanted[rows], starts, prior, generator)
     return _best_label(weights, inputs, wanted)
 

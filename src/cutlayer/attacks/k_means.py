@@ -104,17 +104,16 @@ def _lloyd(batch: Tensor, centres: Tensor) -> Tensor:
     """Centres of the clusters when no row changes sides any more, or after 50 rounds."""
     side = torch.full_like(batch[:, 0], -1, dtype=torch.int64)
     for _ in range(_ROUNDS):
-        now = distances(batch, centres).argmin(dim=1)
+        # ||g||^2 is the same for all centres, so the nearest is the largest <g, c> - ||c||^2 / 2.
+        reach = batch @ centres.T - centres.square().sum(dim=1) / 2
+        now = reach.argmax(dim=1)
         if torch.equal(now, side):
             break
         side = now
+        members = torch.nn.functional.one_hot(side, len(centres)).to(batch)
+        counts = members.sum(dim=0)[:, None]
         # A cluster that lost all its rows stays where it was.
-        centres = torch.stack(
-            [
-                batch[side == c].mean(dim=0) if bool((side == c).any()) else centres[c]
-                for c in range(len(centres))
-            ]
-        )
+        centres = torch.where(counts > 0, members.T @ batch / counts.clamp_min(1), centres)
     return centres
 
 

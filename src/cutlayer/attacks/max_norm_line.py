@@ -38,7 +38,7 @@ class MaxNormLine(History):
     normals.
     """
 
-    def __init__(self, records: int) -> None:
+    def __init__(self, records: int, _seed: int = 0) -> None:
         self._sides = VisitAverage(records, oriented=False)
         self._moments = RecordMeans(records)
 

@@ -217,7 +217,7 @@ HISTORY_ATTACKS = Registry(
             published="cutlayer: differences between visits, against memoised noise",
         ),
         "max_norm_line": HistoryAttack(
-            lambda records, _: MaxNormLine(records),
+            MaxNormLine,
             family="spectral",
             published="cutlayer: most likely place on the line, against max_norm",
         ),

@@ -79,10 +79,11 @@ class VisitAverage:
         standard = standardised(scores.detach().cpu())
         if not bool(standard.any()):
             return standard
-        if not self._oriented and self.disagrees(records, standard):
+        total, visits = self._total[records], self._visits[records]
+        if not self._oriented and _runs_against(standard, total, visits):
             standard = -standard
-        self._total[records] += standard
-        self._visits[records] += 1
+        self._total[records] = total + standard
+        self._visits[records] = visits + 1
         return standard
 
     @property
@@ -101,15 +102,16 @@ class VisitAverage:
             ValueError: a record does not exist or stands in the batch twice.
         """
         check_positions(records, len(self._total))
-        known = self._visits[records] > 0
-        if int(known.sum()) < 2:
-            return False
-        earlier = (
-            self.mean()[records[known]]
-            if len(records) * 4 > len(self._total)
-            else (self._total[records[known]] / self._visits[records[known]])
-        )
-        return float(((earlier - earlier.mean()) * standard[known]).sum()) < 0
+        return _runs_against(standard, self._total[records], self._visits[records])
+
+
+def _runs_against(standard: Tensor, total: Tensor, visits: Tensor) -> bool:
+    """Whether scores run against the means so far, over the rows that have one; two at least."""
+    known = visits > 0
+    if int(known.sum()) < 2:
+        return False
+    earlier = total[known] / visits[known]
+    return float((earlier - earlier.mean()) @ standard[known]) < 0
 
 
 def standardised(scores: Tensor) -> Tensor:

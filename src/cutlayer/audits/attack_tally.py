@@ -292,13 +292,14 @@ class AttackTally:
     def _measure_batch(self, release: Release, records: Tensor, scores: Tensor) -> None:
         """The leak AUC of one batch, if it has one."""
         rows = self._audited[records]
-        counts = _class_counts(self._labels[records][rows])
+        labels = self._labels[records][rows]
+        counts = _class_counts(labels)
         if counts is None:
             self._one_class += 1
             return
         self._steps.append(release.step)
         self._epochs.add(release.epoch)
-        self._raw.append(leak_auc(scores[rows], self._labels[records][rows]))
+        self._raw.append(leak_auc(scores[rows], labels))
         self._floors.append(null_floor(*counts))
         self._deviations.append(null_deviation(*counts))
 

@@ -18,7 +18,7 @@ from cutlayer.audits.findings import (
     Utility,
 )
 from cutlayer.audits.leak_audit import LeakAudit
-from cutlayer.audits.recorded_training import TrainingAudit
+from cutlayer.audits.training_audit import TrainingAudit
 
 GENEROUS_HINT = (
     "one known positive of each batch and its gradient before the protection (the generous "

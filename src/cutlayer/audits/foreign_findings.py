@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,8 +16,8 @@ from cutlayer.audits.finding_rows import (
 )
 from cutlayer.audits.findings import Applied, Bound, Findings, Utility
 from cutlayer.audits.foreign_transcript import read_foreign_transcript
-from cutlayer.audits.recorded_training import audit_training
 from cutlayer.audits.scope import AnyAttack, AuditScope
+from cutlayer.audits.training_audit import audit_training
 
 NAME = "transcript"
 """Stands for the protection, which a transcript does not name."""
@@ -34,6 +35,7 @@ def findings_of_foreign_transcript(
     attacks: Mapping[str, AnyAttack] | None,
     scope: AuditScope,
     on_progress: Callable[[int, int], None],
+    workers: int = 1,
 ) -> Findings:
     """Read and attack a transcript.
 
@@ -43,18 +45,23 @@ def findings_of_foreign_transcript(
             need a clean gradient cannot run, since a transcript holds none.
         scope: how much the attackers know, how often they try, and after which epochs to measure.
         on_progress: told how many releases are done, and how many there are.
+        workers: how many processes share the attacks, as in
+            :func:`~cutlayer.audits.training_audit.audit_training`; each holds the transcript.
 
     Raises:
         DataError: the transcript breaks a rule.
         ValueError: an attack refuses a release.
     """
-    training = read_foreign_transcript(path)
+    read = partial(read_foreign_transcript, path)
+    training = read()
     total = len(training.releases)
     audit = audit_training(
         training,
         attacks=attacks,
         scope=scope,
         on_release=lambda done: on_progress(done, total),
+        workers=workers,
+        read_again=read,
     )
     utility = Utility(protection=NAME, strength="-", test_auc=[], test_loss=[])
     audited = Audited(utility, _UNKNOWN, _UNKNOWN)

@@ -1,6 +1,6 @@
 """The leak audit: every attack on every release, in one pass, against the truth."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,38 @@ class LeakAudit:
     """Gradient rows in them."""
 
 
+@dataclass(frozen=True)
+class Post:
+    """Attackers at one layer."""
+
+    layer: Layer
+    attackers: tuple[Attacker, ...]
+
+
+def posts(
+    attacks: Mapping[str, AnyAttack] | None, scope: AuditScope, *, first_layer: bool
+) -> tuple[Post, ...]:
+    """Who attacks, and where: everybody at the cut, and at the first layer if it is known.
+
+    Args:
+        attacks: which attacks to run, by name; ``None`` for all that the scope allows.
+        scope: how much the attackers know, and how often they try.
+        first_layer: whether releases can be carried there.
+
+    Raises:
+        ValueError: there are no attacks.
+    """
+    if attacks is not None and not attacks:
+        raise ValueError("attacks must name at least one attack, got none.")
+    chosen = all_attacks() if attacks is None else attacks
+    attackers = tuple(scope.attackers(chosen, named=attacks is not None))
+    if not first_layer:
+        return (Post("cut", attackers),)
+    # Activations are those of the cut wherever gradients are carried to.
+    deeper = tuple(one for one in attackers if "activation" not in one.attack.reads)
+    return Post("cut", attackers), Post("first", deeper)
+
+
 class LeakAuditor:
     """Takes in releases as they come and keeps scores by record, never a release.
 
@@ -62,6 +94,7 @@ class LeakAuditor:
         first_layer: how to carry a release to the non-label party's first layer; ``None``
             measures the cut alone.
         scope: how much the attackers know, how often they try, and after which epochs to measure.
+        only: who attacks where, if that is a part of what ``attacks`` and ``scope`` say.
 
     Raises:
         ValueError: there are no attacks.
@@ -74,19 +107,14 @@ class LeakAuditor:
         attacks: Mapping[str, AnyAttack] | None = None,
         first_layer: FirstLayer | None = None,
         scope: AuditScope | None = None,
+        only: Sequence[Post] | None = None,
     ) -> None:
-        if attacks is not None and not attacks:
-            raise ValueError("attacks must name at least one attack, got none.")
         scope = scope or AuditScope()
-        chosen = all_attacks() if attacks is None else attacks
-        attackers = scope.attackers(chosen, named=attacks is not None)
+        if only is None:
+            only = posts(attacks, scope, first_layer=first_layer is not None)
         self._truth = truth
-        self._first_layer = first_layer
-        # Activations are those of the cut wherever gradients are carried to.
-        deeper = [one for one in attackers if "activation" not in one.attack.reads]
-        self._layers = [_LayerAudit("cut", truth, attackers, scope)]
-        if first_layer is not None:
-            self._layers.append(_LayerAudit("first", truth, deeper, scope))
+        self._first_layer = first_layer if any(post.layer == "first" for post in only) else None
+        self._layers = [_LayerAudit(post, truth, scope) for post in only]
         self._last_step = -1
         self._last_epoch = 0
         self._releases = 0
@@ -158,9 +186,8 @@ class LeakAuditor:
 class _LayerAudit:
     """All attackers at one layer, and what they know."""
 
-    def __init__(
-        self, name: Layer, truth: Truth, attackers: list[Attacker], scope: AuditScope
-    ) -> None:
+    def __init__(self, post: Post, truth: Truth, scope: AuditScope) -> None:
+        name, attackers = post.layer, post.attackers
         self.name: Layer = name
         self.histograms = HistogramTally(name, truth)
         self._labels = truth.labels
@@ -189,7 +216,7 @@ class _LayerAudit:
         ]
 
     def _sharing(
-        self, attackers: list[Attacker], records: int
+        self, attackers: Sequence[Attacker], records: int
     ) -> list[tuple[HistoryAttack, list[KnowledgeByRecord]]]:
         """The attacks on whole trainings, each with all attackers who can share one run of it."""
         groups: dict[tuple[str, _Choice | None], list[Attacker]] = {}
@@ -271,6 +298,7 @@ def audit_leak(
     first_layer: FirstLayer | None = None,
     scope: AuditScope | None = None,
     on_release: OnRelease | None = None,
+    only: Sequence[Post] | None = None,
 ) -> LeakAudit:
     """Measure how much a training's gradients told about the labels.
 
@@ -285,12 +313,13 @@ def audit_leak(
         first_layer: how to carry a release to the non-label party's first layer.
         scope: how much the attackers know, how often they try, and after which epochs to measure.
         on_release: follows the progress.
+        only: who attacks where, if that is a part of what ``attacks`` and ``scope`` say.
 
     Raises:
         ValueError: as :meth:`LeakAuditor.observe`.
         DataError: a file of the transcript is of no use.
     """
-    auditor = LeakAuditor(truth, attacks=attacks, first_layer=first_layer, scope=scope)
+    auditor = LeakAuditor(truth, attacks=attacks, first_layer=first_layer, scope=scope, only=only)
     for done, release in enumerate(releases, start=1):
         auditor.observe(release, (hints or {}).get(release.step))
         if on_release is not None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 from rich.console import Console
@@ -22,6 +22,7 @@ from cutlayer.audits.findings import Findings, read_findings, write_findings
 from cutlayer.audits.foreign_findings import findings_of_foreign_transcript
 from cutlayer.audits.foreign_transcript import is_foreign
 from cutlayer.audits.scope import FULL_SCOPE, AnyAttack, AuditScope, all_attacks, attack_named
+from cutlayer.audits.worker_process import available_cores
 from cutlayer.cli.party_commands import FINDINGS_FILE, PAGE_FILE
 from cutlayer.cli.progress import ComparisonProgress
 from cutlayer.errors import ConfigurationError, DataError
@@ -37,6 +38,20 @@ _INTERRUPTED = 130
 _HINTS = ",".join(map(str, FULL_SCOPE.hints))
 
 OnProgress = Callable[[int, int], None]
+
+
+class _Asked(NamedTuple):
+    """What to try, and on how many processes."""
+
+    attacks: Mapping[str, AnyAttack] | None
+    scope: AuditScope
+    workers: int
+
+    @property
+    def names(self) -> list[str] | None:
+        """Names of the attacks; ``None`` for all."""
+        return None if self.attacks is None else list(self.attacks)
+
 
 Target = Annotated[
     list[Path],
@@ -54,6 +69,10 @@ Hints = Annotated[
     str, typer.Option(help="Known records of each class that attackers are given, as 0,1,5,20.")
 ]
 Seeds = Annotated[int, typer.Option(help="Choices of known records; their median is reported.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(help="Processes that share the attacks. Default: one for each available core."),
+]
 Coins = Annotated[
     int | None,
     typer.Option("--canaries", help="Train anew with so many coins for labels, and attack those."),
@@ -70,10 +89,13 @@ def audit(
     hints: Hints = _HINTS,
     seeds: Seeds = FULL_SCOPE.seeds,
     canaries: Coins = None,
+    workers: Workers = None,
     out: Out = None,
 ) -> None:
     """Attack recorded messages with every attack, and write findings and report."""
-    scope, chosen = _scope(hints, seeds), _chosen(attacks)
+    if workers is not None and workers < 1:
+        raise ConfigurationError(f"--workers: at least 1, got {workers}.")
+    asked = _Asked(_chosen(attacks), _scope(hints, seeds), workers or available_cores())
     console = Console()
     if canaries is None and len(target) > 1:
         raise ConfigurationError(
@@ -81,9 +103,9 @@ def audit(
         )
     try:
         if canaries is not None:
-            folder, findings = _with_canaries(target, canaries, scope, chosen, out, console)
+            folder, findings = _with_canaries(target, canaries, asked, out, console)
         else:
-            folder, findings = _of_recording(target[0], scope, chosen, out, console)
+            folder, findings = _of_recording(target[0], asked, out, console)
     except ValueError as error:  # an attack refuses what was recorded, NaN say
         raise DataError(f"{shlex.join(map(str, target))}: {error}") from error
     if folder.exists() and not folder.is_dir():
@@ -112,27 +134,30 @@ def show(folder: Path, console: Console) -> None:
 
 def _of_recording(
     target: Path,
-    scope: AuditScope,
-    chosen: Mapping[str, AnyAttack] | None,
+    asked: _Asked,
     out: Path | None,
     console: Console,
 ) -> tuple[Path, Findings]:
     """Attack what lies there, whatever it is."""
     if (target / PLAN_FILE).exists():
         with ComparisonProgress(console) as progress, _interruptible():
-            names = None if chosen is None else list(chosen)
             return out or target, findings_of_run(
-                read_plan(target), target, names, progress.on_audit, scope
+                read_plan(target),
+                target,
+                asked.names,
+                progress.on_audit,
+                asked.scope,
+                workers=asked.workers,
             )
     if is_recorded_run(target):
         with _bar(console) as on_progress:
             return out or target, findings_of_recorded_run(
-                target, attacks=chosen, scope=scope, on_progress=on_progress
+                target, **asked._asdict(), on_progress=on_progress
             )
     if target.exists() and is_foreign(target):
         with _bar(console) as on_progress:
             return out or Path("runs") / f"{target.stem}-audit", findings_of_foreign_transcript(
-                target, attacks=chosen, scope=scope, on_progress=on_progress
+                target, **asked._asdict(), on_progress=on_progress
             )
     raise _nothing_to_attack(target)
 
@@ -155,8 +180,7 @@ def _nothing_to_attack(target: Path) -> DataError:
 def _with_canaries(
     target: list[Path],
     canaries: int,
-    scope: AuditScope,
-    chosen: Mapping[str, AnyAttack] | None,
+    asked: _Asked,
     out: Path | None,
     console: Console,
 ) -> tuple[Path, Findings]:
@@ -169,8 +193,9 @@ def _with_canaries(
         _announce(canaries, folder, console)
         with ComparisonProgress(console) as progress, _interruptible():
             run_comparison(plan, folder, progress)
-            names = None if chosen is None else list(chosen)
-            return folder, findings_of_run(plan, folder, names, progress.on_audit, scope)
+            return folder, findings_of_run(
+                plan, folder, asked.names, progress.on_audit, asked.scope, workers=asked.workers
+            )
     if any(path.suffix != ".toml" for path in target) or len(target) != 2:
         raise ConfigurationError(
             "--canaries: name a run folder of demo or simulate, or the configurations of both "
@@ -184,8 +209,7 @@ def _with_canaries(
             *target,
             canaries=canaries,
             folder=folder,
-            attacks=chosen,
-            scope=scope,
+            **asked._asdict(),
             on_progress=on_progress,
         )
 

@@ -26,11 +26,10 @@ from cutlayer.audits.findings import Applied, Bound, Findings, Utility
 from cutlayer.audits.recorded_training import (
     HeldOut,
     RecordedTraining,
-    TrainingAudit,
-    audit_training,
     read_recorded_training,
 )
 from cutlayer.audits.scope import attack_named
+from cutlayer.audits.training_audit import TrainingAudit, audit_training
 from cutlayer.audits.truth import UNKNOWN
 from cutlayer.data import DATASETS
 from cutlayer.errors import DataError
@@ -57,6 +56,7 @@ def findings_of_run(
     attacks: list[str] | None,
     on_audit: OnAudit,
     scope: AuditScope | None = None,
+    workers: int = 1,
 ) -> Findings:
     """Attack every recorded training of a run, and describe the whole run.
 
@@ -66,6 +66,8 @@ def findings_of_run(
         attacks: names of the attacks to run; ``None`` for all that the scope allows.
         on_audit: follows the progress.
         scope: how much the attackers know; ``None`` for the cheap ones with at most one hint.
+        workers: how many processes share the attacks on each training, as in
+            :func:`~cutlayer.audits.training_audit.audit_training`.
 
     Raises:
         UnknownNameError: no attack of this name.
@@ -80,12 +82,14 @@ def findings_of_run(
     for entry in audited:
         name = entry.training.name
         on_audit(name, before, total)
-        training = _recorded(plan, entry, run_folder)
+        read = partial(_recorded, plan, entry, run_folder)
         audit = audit_training(
-            training,
+            read(),
             attacks=chosen,
             scope=scope,
             on_release=partial(_tell, on_audit, name, before, total),
+            workers=workers,
+            read_again=read,
         )
         audits.append((entry, audit))
         before += entry.result.releases

@@ -4,12 +4,12 @@ import ctypes
 import os
 import platform
 import ssl
-import sys
 import time
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from cutlayer.audits.worker_process import available_cores
 from cutlayer.operation.checkup import Check, ok, warning
 
 _PROC_SYS = Path("/proc/sys")
@@ -29,7 +29,7 @@ def check_versions() -> Check:
 
 def check_threads(threads: int) -> Check:
     """Whether this process may use as many cores as the configuration asks for."""
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    cores = available_cores()
     if threads > cores:
         return warning(
             "threads",

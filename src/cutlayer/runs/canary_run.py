@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -25,10 +26,19 @@ from cutlayer.audits.finding_rows import (
     leak_curves,
 )
 from cutlayer.audits.findings import Applied, Bound, Findings, Utility
-from cutlayer.audits.recorded_training import audit_training, read_recorded_training
+from cutlayer.audits.recorded_training import RecordedTraining, read_recorded_training
 from cutlayer.audits.scope import AnyAttack, AuditScope
+from cutlayer.audits.training_audit import audit_training
 from cutlayer.errors import ConfigurationError, ConnectionLostError
-from cutlayer.parties import Agreement, BottomHalf, Canaries, LabelParty, NonLabelParty, TopHalf
+from cutlayer.parties import (
+    Agreement,
+    BottomHalf,
+    Canaries,
+    InputShape,
+    LabelParty,
+    NonLabelParty,
+    TopHalf,
+)
 from cutlayer.parties.observers import HalfObserver, ReleaseObserver
 from cutlayer.protocol import Transport, in_memory_pair
 from cutlayer.rng import SecretNoise
@@ -66,6 +76,7 @@ def findings_of_canary_run(
     scope: AuditScope,
     on_progress: Callable[[int, int], None],
     first_layer: bool = True,
+    workers: int = 1,
 ) -> Findings:
     """Train with coins for labels, and attack the coins.
 
@@ -79,6 +90,8 @@ def findings_of_canary_run(
         scope: how much the attackers know, how often they try, and after which epochs to measure.
         on_progress: told how many steps and releases are done, and how many there are.
         first_layer: whether to attack the first layer beside the cut.
+        workers: how many processes share the attacks, as in
+            :func:`~cutlayer.audits.training_audit.audit_training`.
 
     Raises:
         ConfigurationError: a file breaks a rule, or the protection sends no gradient.
@@ -96,21 +109,14 @@ def findings_of_canary_run(
     for name in (_MESSAGES, _HALF):
         shutil.rmtree(folder / name, ignore_errors=True)
     top, bottom = _train(label, other, canaries, folder, _Progress(on_progress))
-    half = NonLabelHalf(folder / _HALF)
-    training = replace(
-        read_recorded_training(folder / _MESSAGES),
-        first_layer=(
-            FirstLayerCarrier(half, build_bottom(other, bottom.inputs.shape).eval())
-            if first_layer
-            else None
-        ),
-        features=half.features,
-    )
+    read = partial(_recorded, folder, other if first_layer else None, bottom.inputs.shape)
     audit = audit_training(
-        training,
+        read(),
         attacks=attacks,
         scope=scope,
         on_release=lambda done: on_progress(top.sent.releases + done, 2 * top.sent.releases),
+        workers=workers,
+        read_again=read,
     )
     audited = _audited(label, scope)
     rows = finding_rows(audited, audit.leak)
@@ -155,6 +161,16 @@ def findings_of_canary_run(
         baselines=knowledge_baselines(audited, audit),
         attacks=attack_notes(rows),
     )
+
+
+def _recorded(
+    folder: Path, other: NonLabelConfiguration | None, own: InputShape
+) -> RecordedTraining:
+    """What was recorded; to be carried to the first layer where its configuration is given."""
+    half = NonLabelHalf(folder / _HALF)
+    carrier = None if other is None else FirstLayerCarrier(half, build_bottom(other, own).eval())
+    recorded = read_recorded_training(folder / _MESSAGES)
+    return replace(recorded, first_layer=carrier, features=half.features)
 
 
 def _train(

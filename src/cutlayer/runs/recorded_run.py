@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,9 +18,10 @@ from cutlayer.audits.finding_rows import (
     leak_curves,
 )
 from cutlayer.audits.findings import Applied, Bound, Findings, Utility, read_findings
-from cutlayer.audits.recorded_training import audit_training, read_recorded_training
+from cutlayer.audits.recorded_training import read_recorded_training
 from cutlayer.audits.recorder import TRANSCRIPT
 from cutlayer.audits.scope import AnyAttack, AuditScope
+from cutlayer.audits.training_audit import audit_training
 from cutlayer.errors import DataError
 from cutlayer.protections import PROTECTIONS, parse_protection
 from cutlayer.runs.recording import MESSAGES, RecordingContext, read_context, without_guarantee
@@ -37,6 +39,7 @@ def findings_of_recorded_run(
     attacks: Mapping[str, AnyAttack] | None,
     scope: AuditScope,
     on_progress: OnProgress,
+    workers: int = 1,
 ) -> Findings:
     """Attack what a label party's run recorded.
 
@@ -45,6 +48,8 @@ def findings_of_recorded_run(
         attacks: which attacks to run, by name; ``None`` for all that the scope allows.
         scope: how much the attackers know, how often they try, and after which epochs to measure.
         on_progress: follows.
+        workers: how many processes share the attacks, as in
+            :func:`~cutlayer.audits.training_audit.audit_training`.
 
     Raises:
         DataError: the recording is missing, empty or damaged.
@@ -56,11 +61,14 @@ def findings_of_recorded_run(
         raise DataError(
             f"{folder / MESSAGES} holds no message yet: the run has not finished an epoch."
         )
+    read = partial(read_recorded_training, folder / MESSAGES)
     audit = audit_training(
-        read_recorded_training(folder / MESSAGES),
+        read(),
         attacks=attacks,
         scope=scope,
         on_release=lambda done: on_progress(done, len(transcript)),
+        workers=workers,
+        read_again=read,
     )
     kept = read_findings(folder / _FINDINGS) if (folder / _FINDINGS).exists() else None
     seen_epochs = max((m.epochs or 0 for m in audit.leak.measurements), default=0)

@@ -1,17 +1,13 @@
 """The sweep: every run of the grid that has no result yet, on a pool of processes."""
 
 import multiprocessing
-import os
 import shutil
-import signal
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-import torch
-
+from cutlayer.audits.worker_process import begin_worker
 from cutlayer.durable import only_process
 from cutlayer.errors import CutlayerError
 from cutlayer.experiments.tradeoff.configuration import (
@@ -115,7 +111,7 @@ def _on_pool(
     """Do these runs; whether a process died on the way."""
     # Not forked: a copy of a process with torch's threads may hang.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(workers, len(runs)), context, initializer=_begin_worker)
+    pool = ProcessPoolExecutor(min(workers, len(runs)), context, initializer=begin_worker)
     try:
         left = {
             pool.submit(run_and_keep, configuration, run, run_folder(folder, run)) for run in runs
@@ -134,21 +130,6 @@ def _on_pool(
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
     return False
-
-
-def _begin_worker() -> None:
-    """One thread for computing; an end with the parent's; Ctrl-C is the parent's affair."""
-    torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """A worker whose parent was killed would go on and write beside the sweep that follows."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _forget(folder: Path) -> None:
