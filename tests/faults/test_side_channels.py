@@ -15,7 +15,7 @@ from cutlayer.parties import InputShape, LabelParty, NonLabelParty, label_party
 from cutlayer.parties.agreement import agree_on
 from cutlayer.parties.checkpoint import save_half
 from cutlayer.parties.compute import Compute
-from cutlayer.parties.perturbing_heads import head_for
+from cutlayer.parties.perturbing_heads import Question, head_for
 from cutlayer.protections import Isotropic, Marvell, MaxNorm, NoNoise, Residual
 from cutlayer.protocol import Kind, in_memory_pair
 from cutlayer.protocol.transports.stream import StreamTransport
@@ -158,7 +158,7 @@ def response_times(head, activations, labels_of, skip=False):
         labels = labels_of[kind]
         begin = time.perf_counter()
         if not (skip and not labels.any()):
-            head.answer(step, activations[step % 8], own, labels, share=1.0, audited=False)
+            head.answer(Question(step, activations[step % 8], own, labels))
             head.update(complete=True)
         times.append(time.perf_counter() - begin)
         mixed.append(kind)

@@ -14,7 +14,7 @@ from cutlayer import rng
 from cutlayer.errors import ConfigurationError, ConnectionLostError, StorageError
 from cutlayer.parties import InputShape, LabelParty, ReleaseJournal, perturbing_heads
 from cutlayer.parties.compute import Compute
-from cutlayer.parties.perturbing_heads import head_for
+from cutlayer.parties.perturbing_heads import Question, head_for
 from cutlayer.protections import Isotropic, Marvell, MaxNorm, NoNoise, Residual
 from cutlayer.rng import SecretNoise
 from tests.faults.misbehaving_peer import Bug, Kind, Role, play
@@ -75,7 +75,7 @@ def test_n1_the_release_path_never_seeds_or_uses_torchs_generator(protection, mo
     for name in ("manual_seed", "seed", "randn", "rand", "normal", "randint", "bernoulli"):
         monkeypatch.setattr(torch, name, refused)
     before = torch.random.get_rng_state()
-    answer = head.answer(0, ACTIVATION, OWN, LABELS, share=1.0, audited=True)
+    answer = head.answer(Question(0, ACTIVATION, OWN, LABELS, audited=True))
     assert answer.gradient.shape == (16, 4)
     assert torch.equal(before, torch.random.get_rng_state())
 

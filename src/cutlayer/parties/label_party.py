@@ -28,7 +28,7 @@ from cutlayer.parties.handshake import (
 from cutlayer.parties.inputs import QUERY_ROWS, Inputs, InputShape, encoded
 from cutlayer.parties.observers import ProgressObserver, ReleaseKeeper, ReleaseObserver
 from cutlayer.parties.persistence import Persistence
-from cutlayer.parties.perturbing_heads import MESSAGE_TOP, GradientHead, Head, head_for
+from cutlayer.parties.perturbing_heads import MESSAGE_TOP, GradientHead, Head, Question, head_for
 from cutlayer.parties.private_alignment import MAX_IDS
 from cutlayer.parties.terms import Terms
 from cutlayer.parties.top_half import MakeObservers, MakeTop, Prepared, Sent, TopHalf
@@ -309,14 +309,15 @@ class LabelParty:
         if journal is not None:
             journal.require_known_request(step, request)
         labels = prepared.canaries.labels[rows]
-        answer = head.answer(
+        question = Question(
             step,
             self._compute.place(activation),
             self._compute.place(prepared.inputs.values[rows]),
             self._compute.place(labels),
-            share=part.share,
+            part.share,
             audited=bool(self._observers),
         )
+        answer = head.answer(question)
         reply = answer.gradient.to(self._terms.wire_dtype)
         require_finite(reply, f"the gradient of step {step}")
         new = journal is None or journal.settle(step, request, tensor_digest(reply))

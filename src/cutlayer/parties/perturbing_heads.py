@@ -25,6 +25,26 @@ _PRIMED = "primed"
 
 
 @dataclass(frozen=True)
+class Question:
+    """One activation that waits for its gradient, and what the label party knows about its rows."""
+
+    step: int
+    """Number of the message."""
+    activation: Tensor
+    """As received, ``(examples, width)``."""
+    own_features: Tensor
+    """Of the label party, ``(examples, ...)``."""
+    labels: Tensor
+    """0 or 1, ``(examples,)``."""
+    share: float = 1.0
+    """Of the rows of its batch that the message has: the weight of its mean loss in the update of
+    the top. What is sent is the gradient of that mean loss itself, so that a protection sees a
+    message in the same unit whatever batch it is of."""
+    audited: bool = False
+    """Whether the clean gradient is wanted as well."""
+
+
+@dataclass(frozen=True)
 class Answer:
     """The reply to one activation."""
 
@@ -38,30 +58,11 @@ class Head(ABC):
     """The label party's half in training."""
 
     @abstractmethod
-    def answer(
-        self,
-        step: int,
-        activation: Tensor,
-        own_features: Tensor,
-        labels: Tensor,
-        *,
-        share: float,
-        audited: bool,
-    ) -> Answer:
+    def answer(self, question: Question) -> Answer:
         """Compute the gradient to send, already perturbed, and keep the update for later.
 
         The noise belongs to this step and these values: the same message in the same state gets
         the same answer again.
-
-        Args:
-            step: number of the message.
-            activation: as received, ``(examples, width)``.
-            own_features: of the label party, ``(examples, ...)``.
-            labels: 0 or 1, ``(examples,)``.
-            share: of the rows of its batch that the message has: the weight of its mean loss in
-                the update of the top. What is sent is the gradient of that mean loss itself,
-                so that a protection sees a message in the same unit whatever batch it is of.
-            audited: whether the clean gradient is wanted as well.
 
         Raises:
             ProtectionError: the protection cannot be applied; nothing may be sent.
@@ -119,25 +120,17 @@ class GradientHead(Head):
         self._primed = False
 
     @override
-    def answer(
-        self,
-        step: int,
-        activation: Tensor,
-        own_features: Tensor,
-        labels: Tensor,
-        *,
-        share: float,
-        audited: bool,
-    ) -> Answer:
+    def answer(self, question: Question) -> Answer:
+        own_features, labels = question.own_features, question.labels
         if not self._primed:
-            self._prime(activation, own_features)
-        leaf = activation.detach().requires_grad_()
+            self._prime(question.activation, own_features)
+        leaf = question.activation.detach().requires_grad_()
         self._steps.begin()
-        (_mean_loss(self._forward(leaf, own_features), labels) * share).backward()
-        clean = _required(leaf.grad) / share
-        noise = self._noise.for_release(step, clean, labels)
+        (_mean_loss(self._forward(leaf, own_features), labels) * question.share).backward()
+        clean = _required(leaf.grad) / question.share
+        noise = self._noise.for_release(question.step, clean, labels)
         gradient = self._protection.perturb(clean, labels, noise=noise)
-        return Answer(gradient, clean if audited else None)
+        return Answer(gradient, clean if question.audited else None)
 
     def fit(self, activation: Tensor, own_features: Tensor, labels: Tensor) -> None:
         """Learn from one batch of activations that get no gradient back."""
@@ -230,28 +223,20 @@ class ResidualHead(Head):
         )
 
     @override
-    def answer(
-        self,
-        step: int,
-        activation: Tensor,
-        own_features: Tensor,
-        labels: Tensor,
-        *,
-        share: float,
-        audited: bool,
-    ) -> Answer:
-        leaf = activation.detach().requires_grad_()
+    def answer(self, question: Question) -> Answer:
+        own_features, labels = question.own_features, question.labels
+        leaf = question.activation.detach().requires_grad_()
         nothing = own_features.flatten(1)[:, :0]
         logit = _checked(self._message_forward(leaf, nothing), len(labels))
-        clean = self._clean_gradient(logit, leaf, labels) if audited else None
-        noise = self._noise.for_release(step, logit, labels)
+        clean = self._clean_gradient(logit, leaf, labels) if question.audited else None
+        noise = self._noise.for_release(question.step, logit, labels)
         residual = self._protection.noisy_residual(logit.detach(), labels, noise=noise)
         self._message_steps.begin()
-        logit.backward(residual / len(labels) * share)
+        logit.backward(residual / len(labels) * question.share)
         self._prediction_steps.begin()
-        predicted = self._prediction_forward(activation.detach(), own_features)
-        (_mean_loss(predicted, labels) * share).backward()
-        return Answer(_required(leaf.grad) / share, clean)
+        predicted = self._prediction_forward(question.activation.detach(), own_features)
+        (_mean_loss(predicted, labels) * question.share).backward()
+        return Answer(_required(leaf.grad) / question.share, clean)
 
     @override
     def update(self, *, complete: bool) -> None:
