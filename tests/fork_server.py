@@ -8,10 +8,12 @@ from multiprocessing.context import ForkServerProcess
 
 from coverage import multiproc
 
+from cutlayer.cli.app import COMMANDS
+
+LOADED = sorted({f"cutlayer.cli.{command.module}" for command in COMMANDS.values()})
+"""What a command would import anew in each process."""
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(
-    ["pytest", "cutlayer.cli", "tests.faults.parties", "tests.faults.warm"]
-)
+CONTEXT.set_forkserver_preload(["pytest", *LOADED, "tests.faults.parties", "tests.faults.warm"])
 
 
 class Untraced(ForkServerProcess):

@@ -3,10 +3,13 @@
 Every check raises ``ValueError`` with the argument's name, the rule and the value found.
 """
 
-import math
+from __future__ import annotations
 
-import torch
-from torch import Tensor
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def matrix(name: str, value: Tensor) -> None:
@@ -42,7 +45,7 @@ def finite(name: str, value: Tensor) -> None:
     # The largest is infinite or NaN if any element is; flags for all take 15 times longer.
     if value.numel() == 0 or bool(value.detach().abs().amax() < math.inf):
         return
-    rows = (~torch.isfinite(value)).reshape(value.shape[0] if value.ndim else 1, -1).any(dim=1)
+    rows = (~value.isfinite()).reshape(value.shape[0] if value.ndim else 1, -1).any(dim=1)
     raise ValueError(
         f"{name} must be finite, got NaN or infinity in {int(rows.sum())} of {len(rows)} rows."
     )
@@ -115,6 +118,6 @@ def at_least(name: str, value: int, low: int) -> None:
 
 def _some_values(value: Tensor) -> str:
     """Name up to four of the distinct values, for a message."""
-    distinct = torch.unique(value)
+    distinct = value.unique()
     shown = ", ".join(f"{v:g}" for v in distinct[:4].tolist())
     return f"the values {shown}" + (", ..." if len(distinct) > 4 else "")

@@ -70,7 +70,8 @@ class SecretNoise(NoiseSource):
     .. math:: \mathrm{HMAC}_{k}\left(\text{step},\ \mathrm{SHA256}(\text{values})\right):
 
     the same message after a crash gets the same noise, so that a second copy tells nothing new,
-    and two different messages never share any. Outside of releases, noise comes from a key that
+    and two different messages get unrelated noise: to share any, they would have to make SHA-256 or
+    HMAC collide. Outside of releases, noise comes from a key that
     lives in memory only; a process that was forked off draws one of its own.
 
     One source serves one thread.

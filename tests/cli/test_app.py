@@ -1,10 +1,12 @@
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.metadata import version
 
 import pytest
 
 from cutlayer.cli import main
+from cutlayer.cli.app import COMMANDS
 
 
 @dataclass
@@ -148,3 +150,25 @@ def test_damaged_findings_are_one_message(cutlayer, tmp_path):
     done = cutlayer("report", "run")
     assert done.returncode == 2
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_the_version_is_that_of_the_package(cutlayer):
+    done = cutlayer("--version")
+    assert done.returncode == 0
+    assert done.stdout.split() == ["cutlayer", version("cutlayer")]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_says_of_a_command_what_it_says_of_itself(name, cutlayer):
+    """The list of commands is printed without loading any, so it has its own words for them."""
+    about = COMMANDS[name].about
+    own = " ".join((COMMANDS[name].load(name).help or "").split())
+    assert own.startswith(about)
+    listed = " ".join(cutlayer("--help").stdout.replace("│", " ").split())
+    assert f"{name} {about}" in listed
+
+
+def test_a_mistyped_command_is_answered_with_the_near_ones(cutlayer):
+    done = cutlayer("lable-party")
+    assert done.returncode == 2
+    assert "label-party" in done.stderr

@@ -64,3 +64,26 @@ def test_wrong_arguments_end_with_2_and_write_nothing(cutlayer, tmp_path, argume
     assert status == 2
     assert told in complaint
     assert list(tmp_path.iterdir()) == []
+
+
+def test_init_lists_the_columns_that_can_be_named(cutlayer, tmp_path):
+    (tmp_path / "guest.csv").write_text("id;y;age [years]\n1;0;31\n2;1;45\n")
+    status, out, _ = cutlayer("init", "label-party", "--file", "guest.csv")
+    assert status == 0
+    assert "Columns of guest.csv: 'id', 'y', 'age [years]'." in out
+
+
+def test_init_without_a_readable_file_makes_the_identity_all_the_same(cutlayer, tmp_path):
+    (tmp_path / "guest.csv").write_text("")
+    status, out, _ = cutlayer("init", "label-party", "--file", "guest.csv")
+    assert status == 0
+    assert "Its columns cannot be told yet. label party, file guest.csv: must hold a table" in out
+    assert (tmp_path / "identity" / "label-party.key").exists()
+
+
+@pytest.mark.parametrize("name", ["[run] a.toml", "[bold]b.toml", "c [red.toml", ":key:.toml"])
+def test_paths_are_printed_letter_for_letter(cutlayer, tmp_path, name):
+    status, out, _ = cutlayer("init", "label-party", "--out", name)
+    assert status == 0
+    assert f"Wrote {name}. Name your columns in it." in out
+    assert (tmp_path / name).exists()

@@ -1,8 +1,7 @@
 from io import StringIO
 
-from rich.console import Console
-
 from cutlayer.cli.party_commands import _announce
+from cutlayer.cli.screen import screen
 from cutlayer.runs.configuration import LabelConfiguration
 
 
@@ -15,6 +14,7 @@ def test_an_ipv6_address_is_shown_whole():
         protection="no_noise",
         address="[fd00::1]:7700",
     )
-    shown = StringIO()
-    _announce(configuration, Console(file=shown, width=200))(7701)
+    shown, console = StringIO(), screen()
+    console.file = shown
+    _announce(configuration, console)(7701)
     assert shown.getvalue() == "Listening on [fd00::1]:7701 for the non-label party.\n"

@@ -101,6 +101,8 @@ def test_every_key_can_be_overridden_from_the_command_line(write, key, text, val
         ({"accumulate": "2"}, ["unknown key 'accumulate'"]),
         ({"delimiter": "ab"}, ["delimiter"]),
         ({"run": "a/../b"}, ["run"]),
+        ({"run": "."}, ["run", "more than dots"]),
+        ({"run": ".."}, ["run", "more than dots"]),
         ({"id": "y"}, ["must differ"]),
     ],
     ids=str,

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from cutlayer.cli.party_commands import Configuration, met_peer, overrides_of, print_left_out
+from cutlayer.cli.screen import screen
 from cutlayer.protocol import Role
 from cutlayer.runs.aligned_records import align, require_private
 from cutlayer.runs.configuration import (
@@ -30,7 +31,7 @@ def align_records(context: typer.Context, config: Configuration) -> None:
     )
     configuration = read_configuration(kind, config, overrides_of(context))
     require_private(configuration)
-    console = Console()
+    console = screen()
     ids = read_ids(configuration)
     with AlignmentProgress(console) as progress, met_peer(configuration, console) as transport:
         aligned = align(configuration, ids, transport, progress.on_progress)

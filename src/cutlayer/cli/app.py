@@ -1,29 +1,20 @@
-"""The commands. Each turns its arguments into a plan or a folder, and prints what came out."""
+"""The command line: which commands there are, and what becomes of an error.
 
-import sys
-from collections.abc import Callable
-from datetime import datetime
-from pathlib import Path
-from typing import Annotated
+A command's module is imported when the command is asked for, since most of them need torch, which
+takes seconds to load.
+"""
+
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from typer.core import TyperGroup
+from typing_extensions import override
 
-from cutlayer.audits.findings import write_findings
-from cutlayer.cli.align_command import align_records
-from cutlayer.cli.audit_commands import audit, report, show
-from cutlayer.cli.doctor_command import doctor
-from cutlayer.cli.identity_commands import init, pair_with
-from cutlayer.cli.party_commands import (
-    FINDINGS_FILE,
-    PASS_ON,
-    label_party,
-    non_label_party,
-    predict,
-)
-from cutlayer.cli.prepare_commands import prepare_app
-from cutlayer.cli.progress import ComparisonProgress
-from cutlayer.cli.tradeoff_command import tradeoff
+from cutlayer.cli.complaint import FAILED, INTERRUPTED, TO_MEND, complain
+from cutlayer.cli.screen import screen
 from cutlayer.errors import (
     ConfigurationError,
     CutlayerError,
@@ -33,11 +24,7 @@ from cutlayer.errors import (
     ProtectionError,
     TermsMismatchError,
 )
-from cutlayer.experiments.comparison import pending, run_comparison, training_records
-from cutlayer.experiments.findings_of_run import findings_of_run
-from cutlayer.experiments.plan import Plan, fitting_defaults, make_plan
 
-_TO_MEND, _FAILED, _INTERRUPTED = 2, 1, 130
 _NEED_AN_OPERATOR = (
     ConfigurationError,
     DataError,
@@ -46,92 +33,147 @@ _NEED_AN_OPERATOR = (
     TermsMismatchError,
 )
 """Starting again changes nothing, so a service must not."""
+_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""Lets every key of a configuration be given as an option: ``--epochs 5``."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """Where a command lives, and what it is for."""
+
+    module: str
+    """Of this package."""
+    function: str
+    """In it; or an app with commands of its own."""
+    about: str
+    passes_on: bool = False
+    """Whether it takes every key of its configuration as an option."""
+
+    def load(self, name: str) -> Any:
+        """Import it, and make a command of it."""
+        found = getattr(import_module(f"cutlayer.cli.{self.module}"), self.function)
+        if isinstance(found, typer.Typer):
+            return typer.main.get_command(found)
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        settings = _PASS_ON if self.passes_on else {}
+        about = None if found.__doc__ else self.about
+        alone.command(name, context_settings=settings, help=about)(found)
+        return typer.main.get_command(alone)
+
+
+COMMANDS = {
+    "init": Command(
+        "identity_commands",
+        "init",
+        "Make this party's key and certificate, and a first configuration unless there is one.",
+    ),
+    "pair": Command(
+        "identity_commands",
+        "pair_with",
+        "Trust the peer's certificate, and no other; then compare fingerprints by voice.",
+    ),
+    "label-party": Command(
+        "party_commands", "label_party", "Train as the label party.", passes_on=True
+    ),
+    "non-label-party": Command(
+        "party_commands", "non_label_party", "Train as the non-label party.", passes_on=True
+    ),
+    "align": Command(
+        "align_command",
+        "align_records",
+        "Find the shared records privately; start it at both parties, before the training.",
+        passes_on=True,
+    ),
+    "doctor": Command(
+        "doctor_command",
+        "doctor",
+        "Look at configuration, file, identity, run, disk, network and machine; change nothing.",
+        passes_on=True,
+    ),
+    "predict": Command(
+        "party_commands",
+        "predict",
+        "Predict the records of both parties' files with a finished run; start it at both parties.",
+        passes_on=True,
+    ),
+    "prepare": Command(
+        "prepare_commands",
+        "prepare_app",
+        "Turn raw data as downloaded into one folder of shards for each party.",
+    ),
+    "tradeoff": Command(
+        "tradeoff_command",
+        "tradeoff",
+        "Train protections x strengths x seeds, attack every message, draw utility against leak.",
+        passes_on=True,
+    ),
+    "demo": Command(
+        "comparison_commands",
+        "demo",
+        "Train with and without protections, two processes on this machine; compare the leak.",
+    ),
+    "simulate": Command(
+        "comparison_commands",
+        "simulate",
+        "The same in one process with repeatable noise, for research. It protects nothing.",
+    ),
+    "audit": Command(
+        "audit_commands",
+        "audit",
+        "Attack recorded messages with every attack, and write findings and report.",
+    ),
+    "report": Command(
+        "audit_commands",
+        "report",
+        "Print the table of a run and write its page again, from findings.json.",
+    ),
+}
+"""All commands, in the order of the help."""
+
+
+class _Commands(TyperGroup):
+    """Lists commands by what is said of them here, and imports the one that is called."""
+
+    @override
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, COMMANDS[name].load(name) if name in COMMANDS else None, rest
+
 
 app = typer.Typer(
     name="cutlayer",
-    help="Two-party split learning that measures and limits how much the gradient tells of labels.",
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-app.command("init")(init)
-app.command("pair")(pair_with)
-app.command("label-party", context_settings=PASS_ON)(label_party)
-app.command("non-label-party", context_settings=PASS_ON)(non_label_party)
-app.command("align", context_settings=PASS_ON)(align_records)
-app.command("doctor", context_settings=PASS_ON)(doctor)
-app.command("predict", context_settings=PASS_ON)(predict)
-app.add_typer(prepare_app, name="prepare")
-app.command("tradeoff", context_settings=PASS_ON)(tradeoff)
 
-Data = Annotated[str, typer.Option(help="caravan, breast-cancer or synthetic-ctr.")]
-Protections = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--protection",
-        help="As NAME or NAME:SETTING=VALUE,..., for example marvell:s=4. Repeat for several.",
-    ),
-]
-Splits = Annotated[int, typer.Option(help="Trainings of each protection, on different splits.")]
-Epochs = Annotated[int, typer.Option(help="Passes over the training records.")]
-BatchSize = Annotated[int | None, typer.Option(help="Smallest batch. Default: up to 512.")]
-CutWidth = Annotated[int, typer.Option(help="Width of the activation that crosses.")]
-Coins = Annotated[
-    int | None,
-    typer.Option("--canaries", help="Records with a coin for a label. Default: up to 1000."),
-]
-Seed = Annotated[
-    int, typer.Option(help="Of splits, batch order and initial weights; not of noise.")
-]
-Out = Annotated[Path | None, typer.Option(help="Run folder. An unfinished run is gone on with.")]
-
-_DEFAULT = Plan()
+def _show_version(asked: bool) -> None:
+    """Print the version, and end."""
+    if asked:
+        screen().print(f"cutlayer {version('cutlayer')}", highlight=False)
+        raise typer.Exit
 
 
-def _comparison(*, simulated: bool) -> Callable[..., None]:
-    """The command that compares protections, for real or simulated."""
-
-    def compare(
-        data: Data = _DEFAULT.data,
-        protection: Protections = None,
-        splits: Splits = _DEFAULT.splits,
-        epochs: Epochs = _DEFAULT.epochs,
-        batch_size: BatchSize = None,
-        cut_width: CutWidth = _DEFAULT.cut_width,
-        canaries: Coins = None,
-        seed: Seed = _DEFAULT.seed,
-        out: Out = None,
-    ) -> None:
-        fitting = fitting_defaults(training_records(data, folds=_DEFAULT.folds))
-        plan = make_plan(
-            data=data,
-            protections=tuple(protection or _DEFAULT.protections),
-            splits=splits,
-            epochs=epochs,
-            batch_size=fitting["batch_size"] if batch_size is None else batch_size,
-            cut_width=cut_width,
-            canaries=fitting["canaries"] if canaries is None else canaries,
-            seed=seed,
-            simulated=simulated,
-        )
-        _compare(plan, out or _new_folder("simulation" if simulated else "demo", data))
-
-    return compare
+@app.callback()
+def _cutlayer(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and end.", callback=_show_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Two-party split learning that measures and limits how much the gradient tells of labels."""
 
 
-app.command(
-    "demo",
-    help="Train with and without protections, two processes on this machine; compare the leak.",
-)(_comparison(simulated=False))
-app.command(
-    "simulate",
-    help="The same in one process with repeatable noise, for research. It protects nothing.",
-)(_comparison(simulated=True))
+def _not_loaded() -> None:
+    """Stands for a command in the help; the command itself is loaded in its place."""
 
 
-app.command("audit")(audit)
-app.command("report")(report)
+for _name, _command in COMMANDS.items():
+    app.command(_name, help=_command.about)(_not_loaded)
 
 
 def main() -> None:
@@ -139,48 +181,15 @@ def main() -> None:
     try:
         app()  # typer ends the process itself, with 2 after a wrong argument
     except _NEED_AN_OPERATOR as error:
-        _complain(str(error), _TO_MEND)
+        complain(str(error), TO_MEND)
     except PeerEndedError as error:
-        _complain(str(error), _INTERRUPTED if error.stopped else _FAILED)
+        complain(str(error), INTERRUPTED if error.stopped else FAILED)
     except CutlayerError as error:
-        _complain(str(error), _FAILED)
+        complain(str(error), FAILED)
     except OSError as error:  # a full disk or a wrong path where no module words it better
         where = "" if error.filename is None else f" ({error.filename})"
-        _complain(
+        complain(
             f"The system refused to read or write{where}: {error.strerror or error}. Look at the "
             "path, its rights and the room on the disk, then start the same command again.",
-            _FAILED,
+            FAILED,
         )
-
-
-def _compare(plan: Plan, folder: Path) -> None:
-    """Run, audit and show; an interrupted run is audited and shown as far as it got."""
-    console = Console()
-    interrupted = False
-    with ComparisonProgress(console) as progress:
-        try:
-            run_comparison(plan, folder, progress)
-        except KeyboardInterrupt:
-            interrupted = True
-        if interrupted and len(pending(plan, folder)) == len(plan.trainings):
-            _complain(
-                f"Interrupted before the first training ended. Start again with --out {folder}",
-                _INTERRUPTED,
-            )
-        findings = findings_of_run(plan, folder, None, progress.on_audit)
-    write_findings(findings, folder / FINDINGS_FILE)
-    show(folder, console)
-    if interrupted:
-        console.print(f"Interrupted. Go on with the same command and --out {folder}")
-        raise typer.Exit(_INTERRUPTED)
-
-
-def _new_folder(kind: str, data: str) -> Path:
-    """A folder that no other run has."""
-    return Path("runs") / f"{kind}-{data}-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
-
-
-def _complain(message: str, status: int) -> None:
-    """One message to standard error, and out."""
-    Console(stderr=True, highlight=False).print(message, style="bold", markup=False, soft_wrap=True)
-    sys.exit(status)

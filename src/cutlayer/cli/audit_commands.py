@@ -23,8 +23,10 @@ from cutlayer.audits.foreign_findings import findings_of_foreign_transcript
 from cutlayer.audits.foreign_transcript import is_foreign
 from cutlayer.audits.scope import FULL_SCOPE, AnyAttack, AuditScope, all_attacks, attack_named
 from cutlayer.audits.worker_process import available_cores
+from cutlayer.cli.complaint import INTERRUPTED
 from cutlayer.cli.party_commands import FINDINGS_FILE, PAGE_FILE
 from cutlayer.cli.progress import ComparisonProgress
+from cutlayer.cli.screen import screen
 from cutlayer.errors import ConfigurationError, DataError
 from cutlayer.experiments.comparison import run_comparison
 from cutlayer.experiments.findings_of_run import findings_of_run
@@ -34,7 +36,6 @@ from cutlayer.runs.canary_run import findings_of_canary_run
 from cutlayer.runs.recorded_run import findings_of_recorded_run
 from cutlayer.runs.recording import is_recorded_run
 
-_INTERRUPTED = 130
 _HINTS = ",".join(map(str, FULL_SCOPE.hints))
 
 OnProgress = Callable[[int, int], None]
@@ -96,7 +97,7 @@ def audit(
     if workers is not None and workers < 1:
         raise ConfigurationError(f"--workers: at least 1, got {workers}.")
     asked = _Asked(_chosen(attacks), _scope(hints, seeds), workers or available_cores())
-    console = Console()
+    console = screen()
     if canaries is None and len(target) > 1:
         raise ConfigurationError(
             f"audit takes one run or transcript, got {len(target)}: {shlex.join(map(str, target))}."
@@ -119,7 +120,7 @@ def report(
     run: Annotated[Path, typer.Argument(help="A folder that holds a findings.json.")],
 ) -> None:
     """Print the table of a run and write its page again, from findings.json."""
-    show(run, Console())
+    show(run, screen())
 
 
 def show(folder: Path, console: Console) -> None:
@@ -258,8 +259,8 @@ def _interruptible() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        Console(stderr=True).print("Interrupted. Earlier findings are as they were.")
-        raise typer.Exit(_INTERRUPTED) from None
+        screen(stderr=True).print("Interrupted. Earlier findings are as they were.")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 @contextmanager

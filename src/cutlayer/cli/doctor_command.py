@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from cutlayer.cli.party_commands import Configuration, overrides_of
+from cutlayer.cli.screen import screen
 from cutlayer.operation.checkup import Check, Verdict
 from cutlayer.operation.doctor import examine
 
@@ -20,7 +20,7 @@ def doctor(context: typer.Context, config: Configuration) -> None:
 
     Safe while a run is going on, at either party. Ends with status 2 if something is at fault.
     """
-    console = Console()
+    console = screen()
     checks = tuple(examine(config, overrides_of(context)))
     console.print(table_of(checks))
     verdicts = {check.verdict for check in checks}

@@ -6,12 +6,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from cutlayer.errors import ConfigurationError
-from cutlayer.protocol import Role, create_identity
-from cutlayer.protocol.identity import fingerprint, pair, word_of
+from cutlayer.cli.screen import screen
+from cutlayer.data.delimited_text import TextFormat
+from cutlayer.data.file_message import FileMessage, listing
+from cutlayer.data.opening import open_table
+from cutlayer.errors import ConfigurationError, DataError
+from cutlayer.protocol.identity import create_identity, fingerprint, pair, word_of
+from cutlayer.protocol.messages import Role
 from cutlayer.runs.template import template
 
 IDENTITY_FOLDER = Path("identity")
+_SHOWN = 40
 
 Folder = Annotated[Path, typer.Option("--identity", help="The folder of the identity.")]
 
@@ -29,7 +34,7 @@ def init(
     roles = {word_of(role): role for role in Role}
     if party not in roles:
         raise ConfigurationError(f"No party is called {party!r}. Known: {', '.join(roles)}.")
-    role, target, console = roles[party], out or Path(f"{party}.toml"), Console()
+    role, target, console = roles[party], out or Path(f"{party}.toml"), screen()
     certificate = create_identity(identity, role, days=days)
     console.print(
         f"Wrote the key {identity / party}.key, which stays here, and the certificate "
@@ -42,10 +47,24 @@ def init(
     else:
         target.write_text(template(role, file, str(identity)), encoding="utf-8")
         console.print(f"Wrote {target}. Name your columns in it.", soft_wrap=True)
+    _show_columns(Path(file), role, console)
     console.print(
         f"Then: cutlayer pair {word_of(role.peer)}.crt, and cutlayer {party} {target}",
         soft_wrap=True,
     )
+
+
+def _show_columns(file: Path, role: Role, console: Console) -> None:
+    """Say what can be named in the configuration, if the file is there already."""
+    if not file.exists():
+        return
+    message = FileMessage(role.value, file)
+    try:
+        names = open_table(file, TextFormat(), message).names
+    except DataError as error:
+        console.print(f"Its columns cannot be told yet. {error}", style="yellow", soft_wrap=True)
+        return
+    console.print(f"Columns of {file}: {listing(names, shown=_SHOWN)}.", soft_wrap=True)
 
 
 def pair_with(
@@ -57,7 +76,7 @@ def pair_with(
 ) -> None:
     """Trust the peer's certificate, and no other; then compare fingerprints by voice."""
     role, own, theirs = pair(identity, peer, replace=replace)
-    Console().print(
+    screen().print(
         f"{role.value}, this party: {own}\n"
         f"{role.peer.value}, the peer: {theirs}\n"
         "Read both to the peer on the telephone: it must see the same two. If one differs, someone "

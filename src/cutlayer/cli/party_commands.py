@@ -14,6 +14,8 @@ from cutlayer.audits.findings import write_findings
 from cutlayer.audits.live_alarm import LiveAlarm
 from cutlayer.audits.live_leak import Listener, live_attacks
 from cutlayer.audits.tracking import open_tracker, tracked
+from cutlayer.cli.complaint import INTERRUPTED
+from cutlayer.cli.screen import screen
 from cutlayer.cli.training_progress import TrainingProgress
 from cutlayer.data import TableReading
 from cutlayer.durable import only_process
@@ -43,17 +45,14 @@ from cutlayer.runs.session_opening import endpoint_of, read_records
 
 FINDINGS_FILE, PAGE_FILE = "findings.json", "report.html"
 NEW_PREDICTIONS_FILE = "predicted.csv"
-_INTERRUPTED = 130
 
 Configuration = Annotated[Path, typer.Argument(metavar="CONFIG", help="TOML file of this party.")]
-PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
-"""Lets every key of the configuration be given as an option: ``--epochs 5``."""
 
 
 def label_party(context: typer.Context, config: Configuration) -> None:
     """Train as the label party. Every key of CONFIG can be given as an option, as --epochs 5."""
     configuration = read_configuration(LabelConfiguration, config, overrides_of(context))
-    console = Console()
+    console = screen()
     with _stopping(configuration), Monitor(configuration) as monitor:
         reading = _read(configuration, console)
         live = _live_progress(configuration, monitor.status, console)
@@ -88,7 +87,7 @@ def label_party(context: typer.Context, config: Configuration) -> None:
 def non_label_party(context: typer.Context, config: Configuration) -> None:
     """Train as the non-label party. Every key of CONFIG can be given as an option."""
     configuration = read_configuration(NonLabelConfiguration, config, overrides_of(context))
-    console = Console()
+    console = screen()
     with _stopping(configuration), Monitor(configuration) as monitor:
         reading = _read(configuration, console)
         with _alone(configuration), TrainingProgress(console, monitor.status) as progress:
@@ -100,7 +99,7 @@ def non_label_party(context: typer.Context, config: Configuration) -> None:
                 monitor=monitor,
             )
     print_left_out(half.agreement.only_here, half.agreement.only_there, configuration, console)
-    console.print(f"Bottom half: {configuration.run_folder}", markup=False, soft_wrap=True)
+    console.print(f"Bottom half: {configuration.run_folder}", soft_wrap=True)
 
 
 def predict(
@@ -114,7 +113,7 @@ def predict(
 
     New records: give --file. The label party's file needs no label column then.
     """
-    console = Console()
+    console = screen()
     overrides = overrides_of(context)
     if role_of(config) is Role.NON_LABEL:
         asked = read_configuration(NonLabelConfiguration, config, overrides)
@@ -165,7 +164,7 @@ def _live_progress(
     listeners: list[Listener] = [
         status.on_reading,
         LiveAlarm(
-            lambda sentence: console.print(sentence, style="bold yellow", markup=False),
+            lambda sentence: console.print(sentence, style="bold yellow"),
             warn_above=configuration.warn_above,
             stop_above=configuration.stop_above,
         ),
@@ -192,7 +191,7 @@ def _read(
     torch.set_num_threads(configuration.threads)
     reading = read_records(configuration, predicting=predicting)
     for notice in reading.notices:
-        console.print(notice, style="yellow", markup=False, soft_wrap=True)
+        console.print(notice, style="yellow", soft_wrap=True)
     return reading
 
 
@@ -208,12 +207,12 @@ def _stopping(configuration: PartyConfiguration) -> Iterator[None]:
         with interruptible():
             yield
     except KeyboardInterrupt:
-        Console(stderr=True).print(
+        screen(stderr=True).print(
             f"Stopped. The run is kept in {configuration.run_folder}; the same command at both "
             "parties goes on from the newest state that both have, and nothing is sent twice.",
             soft_wrap=True,
         )
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
 
 
 @contextmanager
@@ -221,7 +220,7 @@ def met_peer(configuration: PartyConfiguration, console: Console) -> Iterator[Tr
     """Meet the peer for one session, and say what was negotiated."""
     with endpoint_of(configuration, _announce(configuration, console)) as endpoint:
         transport = endpoint.meet(deadline=configuration.wait)
-        console.print(f"Connected by {transport.describe()}.", markup=False, soft_wrap=True)
+        console.print(f"Connected by {transport.describe()}.", soft_wrap=True)
         yield transport
 
 
@@ -229,7 +228,7 @@ def _tell(console: Console) -> Callable[[str], None]:
     """Shows notices of a run."""
 
     def tell(notice: str) -> None:
-        console.print(notice, style="yellow", markup=False, soft_wrap=True)
+        console.print(notice, style="yellow", soft_wrap=True)
 
     return tell
 
@@ -239,8 +238,7 @@ def _announce(configuration: PartyConfiguration, console: Console) -> Callable[[
 
     def announce(port: int) -> None:
         address = Address(configuration.meeting_point.host, port)
-        # An IPv6 address stands in brackets, which markup would take for a style.
-        console.print(f"Listening on {address} for the non-label party.", markup=False)
+        console.print(f"Listening on {address} for the non-label party.")
 
     return announce
 

@@ -16,6 +16,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from cutlayer.cli.complaint import INTERRUPTED
+from cutlayer.cli.screen import screen
 from cutlayer.data.column_choice import ROW_NUMBER
 from cutlayer.data.preparation import (
     AVAZU_CUT,
@@ -68,7 +70,6 @@ TestFold = Annotated[int, typer.Option(help="The fold that tests, from 0.")]
 Seed = Annotated[int, typer.Option(help="Of the split, and of which images are kept.")]
 MaxRejects = Annotated[float, typer.Option(help="Largest share of dirty rows to go on with.")]
 
-_INTERRUPTED = 130
 _TABLE, _IMAGES, _SPLIT = TableOptions(), ImageOptions(), SplitOptions()
 
 
@@ -157,7 +158,7 @@ def prepare_any_table(
     )
     split = SplitOptions(seed, validation, test, folds, test_fold)
     options = _options(numbers, vocabulary, min_count, hash_bits, split, max_rejects)
-    with PreparationProgress(Console()) as progress:
+    with PreparationProgress(screen()) as progress:
         raw = table(file, columns, progress)
     _prepare(raw, out, options)
 
@@ -260,13 +261,13 @@ def _prepare(raw: RawTable, out: Path, options: TableOptions) -> None:
 
 def _follow(prepare: Callable[[PreparationProgress], Prepared]) -> None:
     """Show how a preparation goes on, and what it made."""
-    console = Console()
+    console = screen()
     try:
         with PreparationProgress(console) as progress:
             made = prepare(progress)
     except KeyboardInterrupt:
         console.print("Interrupted. The same command goes on.")
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
     _show(made, console)
 
 

@@ -10,7 +10,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from cutlayer.cli.complaint import INTERRUPTED
 from cutlayer.cli.party_commands import overrides_of
+from cutlayer.cli.screen import screen
 from cutlayer.errors import DataError
 from cutlayer.experiments.tradeoff.configuration import (
     CONFIGURATION_FILE,
@@ -33,8 +35,6 @@ from cutlayer.experiments.tradeoff.summary import (
 )
 from cutlayer.experiments.tradeoff.sweep import run_sweep, runs_left
 from cutlayer.experiments.tradeoff.tables import SUMMARY_FILE
-
-_INTERRUPTED = 130
 
 
 def tradeoff(
@@ -61,7 +61,7 @@ def tradeoff(
     """
     configuration = read_tradeoff(config, overrides_of(context))
     folder = out or Path("runs") / f"tradeoff-{config.stem}"
-    console = Console()
+    console = screen()
     require_same_sweep(configuration, folder)
     if report_only and not (folder / CONFIGURATION_FILE).exists():
         raise DataError(f"{folder} holds no sweep to report on. Run it first, or mend --out.")
@@ -69,16 +69,15 @@ def tradeoff(
         required_ray()
     if not report_only and not _sweep(configuration, folder, console, ray, retry_failed):
         console.print("Interrupted. The same command goes on.")
-        raise typer.Exit(_INTERRUPTED)
+        raise typer.Exit(INTERRUPTED)
     summary = summarise(configuration, folder)
     page = write_report(summary, folder)
     for warning in warnings_of(summary):
-        console.print(warning, style="yellow", markup=False, soft_wrap=True)
+        console.print(warning, style="yellow", soft_wrap=True)
     for failure in summary.failures:
         console.print(
             f"Failed: {failure.spec}, seed {failure.seed}: {failure.error}",
             style="red",
-            markup=False,
             soft_wrap=True,
         )
     console.print(

@@ -1,13 +1,17 @@
 """What a message about a party's file begins with: who, which file, which column."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from cutlayer.data.party_table import PartyName
 from cutlayer.errors import DataError
+
+if TYPE_CHECKING:
+    from cutlayer.data.party_table import PartyName
 
 _SHOWN: Final = 3
 _SHOWN_NAMES: Final = 12

@@ -7,11 +7,11 @@ from typing import Literal, get_args
 from cutlayer.data.cell_values import CellRules, Decimal
 from cutlayer.data.column_choice import ROW_NUMBER, ColumnChoice, ColumnRules
 from cutlayer.data.column_reading import read_columns
-from cutlayer.data.delimited_text import DelimitedText, TextFormat
+from cutlayer.data.delimited_text import TextFormat
 from cutlayer.data.encoding import Encoder
-from cutlayer.data.file_message import FileMessage, listing, nearest
+from cutlayer.data.file_message import FileMessage, listing
 from cutlayer.data.label_values import Positive
-from cutlayer.data.parquet_table import ParquetTable, is_parquet
+from cutlayer.data.opening import open_table
 from cutlayer.data.party_table import LABEL_PARTY, NON_LABEL_PARTY, PartyName
 from cutlayer.data.record_blocks import ENCODINGS, Encoding
 from cutlayer.data.record_ids import canonical_ids
@@ -194,17 +194,8 @@ class TableFile:
 
     def _source(self, message: FileMessage) -> TableSource:
         """The file as batches of columns, whatever its format."""
-        _require_file(self.path, message)
-        if not is_parquet(self.path, message):
-            form = TextFormat(
-                self.delimiter, self.quote, self.encoding, self.header, self.column_names
-            )
-            return DelimitedText(self.path, form, message)
-        if self.delimiter is not None or not self.header:
-            raise message.error(
-                "is Parquet, which has names and no delimiter. Leave delimiter and header out."
-            )
-        return ParquetTable(self.path, message)
+        form = TextFormat(self.delimiter, self.quote, self.encoding, self.header, self.column_names)
+        return open_table(self.path, form, message)
 
     def _column_rules(self) -> ColumnRules:
         """What the options say about columns."""
@@ -269,20 +260,3 @@ class TableFile:
                 f"{party}, file {self.path}: label_column must not be set, as only the label party "
                 f"has labels, but it is {self.label_column!r}. Leave it out."
             )
-
-
-def _require_file(path: Path, message: FileMessage) -> None:
-    """Refuse a path that leads to no file; names files beside it that are called alike."""
-    if path.is_file():
-        return
-    if path.is_dir():
-        raise message.error("must be one file, but is a folder. Give the file in it.")
-    if path.exists():
-        raise message.error("must be a regular file, as it may be read twice. Save it as one.")
-    beside = path.parent
-    if not beside.is_dir():
-        raise message.error(f"does not exist, nor does the folder {beside}. Mend the path.")
-    near = nearest(path.name, (entry.name for entry in beside.iterdir()))
-    raise message.error(
-        "does not exist. " + (f"Did you mean {listing(near)}?" if near else "Mend the path.")
-    )

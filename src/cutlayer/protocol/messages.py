@@ -1,9 +1,13 @@
 """What the two parties say to each other: message kinds, roles, and one message."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from typing import TYPE_CHECKING
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 JsonScalar = str | int | float | bool | None
 
@@ -15,7 +19,7 @@ class Role(Enum):
     NON_LABEL = "non-label party"
 
     @property
-    def peer(self) -> "Role":
+    def peer(self) -> Role:
         """The other party."""
         return Role.NON_LABEL if self is Role.LABEL else Role.LABEL
 

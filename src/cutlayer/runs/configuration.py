@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal, TypeVar
 
 import torch
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ByteSize,
     ConfigDict,
@@ -32,7 +33,20 @@ FROZEN = "frozen"
 
 ALIGNED_IDS_FILE = "aligned_ids.parquet"
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[\w.\-]+$")]
+
+
+def _no_path(name: str) -> str:
+    """Refuse the names that every folder has for itself and for the one around it."""
+    if name in (".", ".."):
+        raise ValueError("a name of a folder must be more than dots")
+    return name
+
+
+Name = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=100, pattern=r"^[\w.\-]+$"),
+    AfterValidator(_no_path),
+]
 
 
 class PartyConfiguration(BaseModel):

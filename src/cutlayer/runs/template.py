@@ -1,6 +1,6 @@
 """The first configuration of a party, as ``cutlayer init`` writes it."""
 
-from cutlayer.protocol import Role
+from cutlayer.protocol.messages import Role
 
 _SHARED = """\
 run = "first-run"                            # equal at both parties, like all keys with (=)

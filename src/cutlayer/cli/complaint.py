@@ -1,0 +1,15 @@
+"""How a command ends that cannot go on: one message to standard error, and a status."""
+
+import sys
+from typing import NoReturn
+
+from cutlayer.cli.screen import screen
+
+TO_MEND, FAILED, INTERRUPTED = 2, 1, 130
+"""Statuses: starting again changes nothing; it may; it goes on."""
+
+
+def complain(message: str, status: int) -> NoReturn:
+    """Say it, and end the process."""
+    screen(stderr=True).print(message, style="bold", highlight=False, soft_wrap=True)
+    sys.exit(status)
