@@ -3,6 +3,7 @@
 import shutil
 import threading
 from collections import deque
+from dataclasses import replace
 from hashlib import sha256
 from itertools import cycle
 
@@ -11,7 +12,7 @@ import torch
 from torch.func import functional_call
 from torch.nn import functional
 
-from cutlayer.data import BatchSchedule, Encoder
+from cutlayer.data import BatchSchedule, Encoder, TextSequence
 from cutlayer.errors import (
     ConfigurationError,
     ConnectionLostError,
@@ -67,9 +68,10 @@ class Folders:
         return label, other
 
 
-def meet(label, other, *, cut_after=None, other_cut_after=None):
+def meet(label, other, *, cut_after=None, other_cut_after=None, transport=InMemoryTransport):
     """One connection; cut after so many messages of a party. Returns halves or errors."""
     here, there = in_memory_pair()
+    here = transport(here._outgoing, here._incoming)
     if cut_after is not None:
         here = Fragile(here, cut_after)
     if other_cut_after is not None:
@@ -258,7 +260,7 @@ def test_nobody_can_hear_the_others_half_and_come_back_with_a_better_one(
 
 def test_nobody_can_hear_the_order_and_come_back_with_other_records(folders, tmp_path):
     run = folders()
-    meet(*run.parties(NoNoise()), other_cut_after=2)  # it has read the label party's SPLIT
+    meet(*run.parties(NoNoise()), other_cut_after=3)  # it has read the label party's SPLIT
     assert not (tmp_path / "run/label/journal").exists()
     table = run.tables[1]
     run.tables = (run.tables[0], table.ordered_by(table.ids[1:]))
@@ -266,6 +268,34 @@ def test_nobody_can_hear_the_order_and_come_back_with_other_records(folders, tmp
     assert isinstance(label, TermsMismatchError), label
     assert "share other records than when this run began" in str(label)
     assert isinstance(told, PeerEndedError)
+
+
+def test_a_mistaken_group_costs_a_start_and_tells_no_order(folders, tmp_path):
+    """The order is told, and the records go on record, once both splits are known to be equal."""
+    run = folders(grouped=True)
+    sound = [replace(t, groups=TextSequence([f"g{name}" for name in t.ids])) for t in run.tables]
+    strange = replace(sound[1], groups=TextSequence([f"h{name}" for name in sound[1].ids]))
+    run.tables = (sound[0], strange)
+    label, other = run.parties(NoNoise())
+    nonce = run.kept[0].key.order_nonce.hex().encode()
+    said = []
+
+    class Heard(InMemoryTransport):
+        def send(self, header, payload, *, deadline):
+            said.append(bytes(payload))
+            super().send(header, payload, deadline=deadline)
+
+    errors = meet(label, other, transport=Heard)
+    assert "split their records differently" in str(errors[0])
+    assert "the run keeps its name" in str(errors[0])
+    assert len(said) == 3  # HELLO, IDS, ERROR
+    assert not any(nonce in payload for payload in said)
+    assert not (tmp_path / "run/label/shared.records").exists()
+    run.tables = tuple(sound)
+    halves = meet(*run.parties(NoNoise()), transport=Heard)
+    assert not any(isinstance(half, Exception) for half in halves), halves
+    assert any(nonce in payload for payload in said)
+    assert (tmp_path / "run/label/shared.records").exists()
 
 
 def test_a_label_party_cannot_choose_its_nonce_afterwards(folders, monkeypatch):

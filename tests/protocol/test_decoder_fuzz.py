@@ -190,7 +190,7 @@ class LabelPartyReceives(RuleBasedStateMachine):
         self.taken.append((kind, step))
         if kind is Kind.HELLO:
             self.session.send_tensor(Kind.IDS, torch.zeros(3, 16, dtype=torch.uint8))
-        elif kind is Kind.IDS:
+        elif kind is Kind.SPLIT:
             self.session.send_fields(Kind.SPLIT, {})
         elif kind is Kind.ACTIVATION:
             self.session.send_tensor(Kind.GRADIENT, torch.ones(2, 4), step=step)

@@ -36,10 +36,10 @@ def shake(label, other):
     other.receive_tensor(Kind.IDS, Shape(3, 16, torch.uint8))
     other.send_tensor(Kind.IDS, ids)
     label.receive_tensor(Kind.IDS, Shape(None, 16, torch.uint8))
-    label.send_fields(Kind.SPLIT, {"split": "x"})
-    other.receive_fields(Kind.SPLIT)
     other.send_fields(Kind.SPLIT, {"split": "x"})
     label.receive_fields(Kind.SPLIT)
+    label.send_fields(Kind.SPLIT, {"split": "x"})
+    other.receive_fields(Kind.SPLIT)
 
 
 def part(label, other):

@@ -158,6 +158,9 @@ def test_groups_that_differ_end_both_runs(pair):
     done = pair.run()
     assert {status for status, _, _ in done.values()} <= {1, 2}
     assert any("group columns hold different values" in err for _, _, err in done.values())
+    # Nothing was put on record: with the column mended the same run begins.
+    pair.write_table("other", ["id", "patient", "x2", "x3"])
+    assert_ended_well(pair.run())
 
 
 def test_a_finished_run_is_gone_on_with_for_more_epochs(pair):

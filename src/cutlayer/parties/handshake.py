@@ -122,19 +122,13 @@ def shake_hands(
     ordered = (greeting, theirs) if session.role is Role.LABEL else (theirs, greeting)
     salt = sha256("".join(one.nonce for one in ordered).encode()).digest()
     agreement = _match(session, terms, records, theirs.records, salt)
-    if own.pin_records is not None and own.pin_records(agreement.digest) != agreement.digest:
-        session.abort(ErrorCode.TERMS)
-        raise TermsMismatchError(
-            f"{session.role.value}: the parties share other records than when this run began, and "
-            "the order of its batches was told then: whoever knows it could choose who meets whom. "
-            "Bring the same records, or begin a run of another name at both parties."
-        )
-    revealed = _compare_split(session, terms, agreement, own.order_nonce)
+    step = _step_to_go_on_from(session, greeting, theirs)
+    revealed = _compare_splits(session, terms, agreement, own)
     if own.order_nonce is not None:
         halves = _order_halves(session, own.order_nonce, theirs.order, revealed)
         seed = int.from_bytes(sha256(b"cutlayer order" + b"".join(halves)).digest(), "little")
         agreement = replace(agreement, order_seed=seed)
-    return Opening(agreement, _step_to_go_on_from(session, greeting, theirs))
+    return Opening(agreement, step)
 
 
 def _exchange_hellos(session: Session, terms: Terms, own: Greeting) -> Greeting:
@@ -257,35 +251,58 @@ def _match(
     return agree_on(alignment.shared, terms, groups, alignment.only_here, alignment.only_there)
 
 
-def _compare_split(
-    session: Session, terms: Terms, agreement: Agreement, order_nonce: bytes | None
+def _compare_splits(
+    session: Session, terms: Terms, agreement: Agreement, own: Standing
 ) -> JsonScalar:
     """See that both parties split alike, which groups that differ would prevent.
+
+    The non-label party speaks first: only once both are found to have the same records and split
+    are these put on record, and only then is the order revealed. So a mistake costs nothing but
+    another start, and nobody learns the order before the records are fixed.
 
     Returns:
         What the label party reveals of the batch order.
     """
-    own: dict[str, JsonScalar] = {"split": agreement.digest, "order_nonce": None}
-    if session.role is Role.LABEL:
-        own["order_nonce"] = None if order_nonce is None else order_nonce.hex()
-        session.send_fields(Kind.SPLIT, own)
-        theirs = session.receive_fields(Kind.SPLIT)
-    else:
-        theirs = session.receive_fields(Kind.SPLIT)
-        session.send_fields(Kind.SPLIT, own)
-    _require_split_fields(session.role.peer, theirs, order_nonce is not None)
-    if theirs["split"] != own["split"]:
+    said: dict[str, JsonScalar] = {"split": agreement.digest, "order_nonce": None}
+    if session.role is Role.NON_LABEL:
+        session.send_fields(Kind.SPLIT, said)
+    theirs = session.receive_fields(Kind.SPLIT)
+    _require_split_fields(session.role.peer, theirs, own.order_nonce is not None)
+    if theirs["split"] != agreement.digest:
         session.abort(ErrorCode.TERMS)
-        if terms.alignment == "digests":
-            cause = "ids and seed are the same: their group columns hold different values. Give "
-            cause += "both the same column."
-        else:
-            cause = "the seed is the same: they bring different ids, or their group columns hold "
-            cause += f"different values. {_ALIGN_AGAIN}"
-        raise TermsMismatchError(
-            f"{session.role.value}: the parties split their records differently, though {cause}"
-        )
+        raise _other_split(session.role, terms)
+    if session.role is Role.LABEL:
+        _put_records_on_record(session, agreement, own)
+        if own.order_nonce is not None:
+            said["order_nonce"] = own.order_nonce.hex()
+        session.send_fields(Kind.SPLIT, said)
     return theirs["order_nonce"]
+
+
+def _put_records_on_record(session: Session, agreement: Agreement, own: Standing) -> None:
+    """Keep the peer from coming back with other records once it knows the order."""
+    if own.pin_records is None or own.pin_records(agreement.digest) == agreement.digest:
+        return
+    session.abort(ErrorCode.TERMS)
+    raise TermsMismatchError(
+        f"{session.role.value}: the parties share other records than when this run began, and "
+        "the order of its batches was told then: whoever knows it could choose who meets whom. "
+        "Bring the same records, or begin a run of another name at both parties."
+    )
+
+
+def _other_split(role: Role, terms: Terms) -> TermsMismatchError:
+    """The error for parties that would train on a mixture."""
+    if terms.alignment == "digests":
+        cause = "ids and seed are the same: their group columns hold different values. Give both "
+        cause += "the same column, and start both again; nothing was sent, so the run keeps its "
+        cause += "name."
+    else:
+        cause = "the seed is the same: they bring different ids, or their group columns hold "
+        cause += f"different values. {_ALIGN_AGAIN}"
+    return TermsMismatchError(
+        f"{role.value}: the parties split their records differently, though {cause}"
+    )
 
 
 def _require_split_fields(sender: Role, fields: dict[str, JsonScalar], nonces: bool) -> None:

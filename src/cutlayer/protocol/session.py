@@ -3,7 +3,7 @@
 Both parties keep the same machine and check every message against it, sent or received::
 
     label HELLO -> non-label HELLO -> label IDS -> non-label IDS
-          -> label SPLIT -> non-label SPLIT -> READY
+          -> non-label SPLIT -> label SPLIT -> READY
     (no IDS where the terms say that the records were aligned before)
 
     loop:       READY --ACTIVATION--> REPLY_DUE --GRADIENT--> READY --QUERY--> QUERYING --QUERY--+
@@ -49,8 +49,8 @@ class State(Enum):
     NON_LABEL_HELLO = auto()
     LABEL_IDS = auto()
     NON_LABEL_IDS = auto()
-    LABEL_SPLIT = auto()
     NON_LABEL_SPLIT = auto()
+    LABEL_SPLIT = auto()
     READY = auto()
     REPLY_DUE = auto()
     QUERYING = auto()
@@ -71,10 +71,10 @@ TRANSITIONS: dict[tuple[State, Role, Kind], State] = {
     (State.LABEL_HELLO, _L, Kind.HELLO): State.NON_LABEL_HELLO,
     (State.NON_LABEL_HELLO, _N, Kind.HELLO): State.LABEL_IDS,
     (State.LABEL_IDS, _L, Kind.IDS): State.NON_LABEL_IDS,
-    (State.LABEL_IDS, _L, Kind.SPLIT): State.NON_LABEL_SPLIT,
-    (State.NON_LABEL_IDS, _N, Kind.IDS): State.LABEL_SPLIT,
-    (State.LABEL_SPLIT, _L, Kind.SPLIT): State.NON_LABEL_SPLIT,
-    (State.NON_LABEL_SPLIT, _N, Kind.SPLIT): State.READY,
+    (State.LABEL_IDS, _N, Kind.SPLIT): State.LABEL_SPLIT,
+    (State.NON_LABEL_IDS, _N, Kind.IDS): State.NON_LABEL_SPLIT,
+    (State.NON_LABEL_SPLIT, _N, Kind.SPLIT): State.LABEL_SPLIT,
+    (State.LABEL_SPLIT, _L, Kind.SPLIT): State.READY,
     (State.READY, _N, Kind.ACTIVATION): State.REPLY_DUE,
     (State.REPLY_DUE, _N, Kind.ACTIVATION): State.REPLY_DUE,
     (State.REPLY_DUE, _L, Kind.GRADIENT): State.READY,
@@ -102,8 +102,8 @@ _GREETING = {State.LABEL_HELLO, State.NON_LABEL_HELLO}
 _HANDSHAKE = _GREETING | {
     State.LABEL_IDS,
     State.NON_LABEL_IDS,
-    State.LABEL_SPLIT,
     State.NON_LABEL_SPLIT,
+    State.LABEL_SPLIT,
 }
 
 
