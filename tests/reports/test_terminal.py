@@ -87,7 +87,7 @@ def test_numbers_that_chance_explains_are_dim_and_marked(findings):
 
 
 def test_the_worst_attack_is_bold(findings):
-    assert "\x1b[1;31m0.992 \x1b[0m" in printed(findings, colour=True)
+    assert "\x1b[1;31m0.992↑\x1b[0m" in printed(findings, colour=True)
 
 
 def test_canaries_within_their_bound_are_ok_and_others_are_marked(make_findings, findings):
@@ -159,3 +159,34 @@ def test_a_hostile_name_neither_colours_nor_clears_the_screen(make_findings, fin
     assert "\x07" not in text
     assert "[bold]d" in text
     assert "[red]x" in text
+
+
+def with_intervals(findings):
+    """Every leak AUC with an interval of two hundredths to either side, cut at 1."""
+    return [
+        row
+        if row.leak_auc is None
+        else row.model_copy(
+            update={
+                "leak_auc_low": row.leak_auc - 0.02,
+                "leak_auc_high": min(1.0, row.leak_auc + 0.02),
+            }
+        )
+        for row in findings.rows
+    ]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_a_leak_above_its_bound_never_stands_without_its_interval(make_findings, findings, width):
+    text = printed(make_findings(rows=with_intervals(findings)), width)
+    assert max(map(len, text.splitlines())) <= width
+    marvell = block(text, "marvell")
+    # .985 at the first layer is above .971; 1.000 at the cut as well.
+    for expected in ("1.000 cut", "↑.980–1.000", "0.985 first", "↑.965–1.000"):
+        assert expected in marvell
+    flat = " ".join(text.split())
+    assert "↑ marvell s=4, one release: tail_energy 0.992 (0.972 to 1.000)." in flat
+    assert "↑ residual sigma=4.26, one release: cosine 0.570 (0.550 to 0.590)." in flat
+    assert "↑: above the bound that is stated for as many releases" in flat
+    # No bound is stated without noise, so nothing stands above one.
+    assert "↑" not in block(text, "no_noise")

@@ -2,11 +2,11 @@ import re
 
 import pytest
 
+from cutlayer.reports.phrases import interval
 from cutlayer.reports.wording import (
     accounts,
     estimate,
     headlines,
-    interval,
     lead,
     not_measured,
     outcome,
@@ -59,11 +59,17 @@ def test_a_proof_is_confirmed_by_canaries(findings):
 
 
 def test_what_features_tell_is_not_held_against_a_proof(make_findings, findings):
-    assert "features" not in verdict(findings, "residual sigma=4.26").text
+    low = make_findings(rows=replaced(findings, "residual", "labels", leak_auc=0.55))
+    assert "On the true labels" not in verdict(low, "residual sigma=4.26").text
     rows = replaced(findings, "residual", "labels", leak_auc=0.8)
     residual = verdict(make_findings(rows=rows), "residual sigma=4.26")
     assert residual.level == "good"
-    assert "On the true labels norm reads 0.800, more than the bound" in residual.text
+    assert (
+        "On the true labels norm reads 0.800 from one release, more than the bound of 0.566"
+        in residual.text
+    )
+    assert "norm reads 0.800 from the whole training, more than the bound of 0.700" in residual.text
+    assert "the canaries' AUC is what it speaks of: they read 0.670" in residual.text
 
 
 def test_a_proof_without_canaries_says_so(make_findings, findings):

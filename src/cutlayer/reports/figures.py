@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from cutlayer.audits.findings import ClassHistogram, FindingRow, Findings, Layer, LeakCurve
+from cutlayer.reports.phrases import number
 from cutlayer.reports.summary import (
     Target,
     Visits,
@@ -18,7 +19,7 @@ from cutlayer.reports.summary import (
     worst_first,
 )
 from cutlayer.reports.svg import CHANCE, INK, MARKS, Canvas, mark, quiet
-from cutlayer.reports.wording import LAYER_NAMES, TARGET_NAMES, number
+from cutlayer.reports.wording import LAYER_NAMES, TARGET_NAMES
 
 _MANY_STEPS = 40
 """Above this number of steps a running median is drawn, and the single steps are faint."""

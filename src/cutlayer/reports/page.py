@@ -10,11 +10,12 @@ from markupsafe import Markup
 
 from cutlayer.audits.findings import FindingRow, Findings, Layer
 from cutlayer.durable import whole_file
-from cutlayer.reports import figures, wording
+from cutlayer.reports import excess, figures, phrases, wording
 from cutlayer.reports.summary import (
     CANARY_DEVIATIONS,
     ProtectionSummary,
     Releases,
+    above_bound,
     below_floor,
     by_protection,
     layers_of,
@@ -59,13 +60,13 @@ def render_page(findings: Findings) -> str:
         finalize=_shown,
     )
     environment.filters |= {
-        "number": wording.number,
+        "number": phrases.number,
         "estimate": wording.estimate,
         "bound": wording.bound_words,
-        "interval": wording.interval,
+        "interval": phrases.interval,
         "share": _share,
     }
-    environment.tests |= {"below_floor": below_floor}
+    environment.tests |= {"below_floor": below_floor, "above_bound": above_bound}
     summaries = by_protection(findings)
     return environment.get_template("page.html.jinja").render(
         f=findings,
@@ -84,6 +85,7 @@ def render_page(findings: Findings) -> str:
             "kind": wording.KIND_NAMES,
         },
         deviations=CANARY_DEVIATIONS,
+        bound_mark=excess.BOUND_MARK,
         figures=_figures(findings),
         versions={"cutlayer": version("cutlayer"), "matplotlib": version("matplotlib")},
     )

@@ -7,7 +7,15 @@ from functools import cached_property
 from statistics import fmean, stdev
 from typing import Literal
 
-from cutlayer.audits.findings import Applied, Bound, FindingRow, Findings, Layer, Utility
+from cutlayer.audits.findings import (
+    Applied,
+    Bound,
+    FindingRow,
+    Findings,
+    KnowledgeBaseline,
+    Layer,
+    Utility,
+)
 
 CANARY_DEVIATIONS = 5
 """How many standard deviations of chance a canary AUC may lie above its bound."""
@@ -87,6 +95,8 @@ class ProtectionSummary:
     rows: tuple[FindingRow, ...]
     utility: Utility | None
     applied: Applied | None
+    baselines: tuple[KnowledgeBaseline, ...] = ()
+    """What is known without any message."""
     messages_before: int = 0
     """Messages of the training that the rows do not cover, since an earlier start sent them."""
 
@@ -274,6 +284,7 @@ def by_protection(findings: Findings) -> list[ProtectionSummary]:
             rows=tuple(r for r in findings.rows if (r.protection, r.strength) == key),
             utility=next((u for u in findings.utility if (u.protection, u.strength) == key), None),
             applied=next((a for a in findings.applied if (a.protection, a.strength) == key), None),
+            baselines=tuple(b for b in findings.baselines if (b.protection, b.strength) == key),
             messages_before=findings.messages_before,
         )
         for key in keys
@@ -313,6 +324,13 @@ def below_floor(row: FindingRow) -> bool:
     return (
         row.leak_auc is not None and row.null_floor is not None and row.leak_auc <= row.null_floor
     )
+
+
+def above_bound(row: FindingRow) -> bool:
+    """Whether an attack on the training reads more than is stated for as many releases."""
+    stated = row.guarantee.leak_auc
+    measured = row.attack is not None and row.stage == "training"
+    return measured and stated is not None and row.leak_auc is not None and row.leak_auc > stated
 
 
 def _leak(row: FindingRow) -> float:

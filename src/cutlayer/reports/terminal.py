@@ -9,10 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from cutlayer.audits.findings import FindingRow, Findings, Layer
+from cutlayer.reports.excess import BOUND_MARK, listed
+from cutlayer.reports.phrases import number, over
 from cutlayer.reports.summary import (
     CANARY_DEVIATIONS,
     Estimate,
     ProtectionSummary,
+    above_bound,
     attacks_of,
     below_floor,
     by_protection,
@@ -24,8 +27,6 @@ from cutlayer.reports.wording import (
     Level,
     headlines,
     not_measured,
-    number,
-    over,
     printable,
 )
 
@@ -88,6 +89,8 @@ def print_table(findings: Findings, console: Console) -> None:
         console.print(_fitting_table(findings, summaries, console))
         console.print()
         console.print(_legend(findings))
+        for line in _above_in_one_release(findings, summaries):
+            console.print(line)
     for gap in not_measured(findings):
         console.print(Text.assemble(("not measured  ", "yellow"), printable(gap)))
     shown, left_out = headlines(findings)
@@ -208,13 +211,14 @@ def _read(row: FindingRow | None) -> float:
     return -1.0 if row is None or row.leak_auc is None else row.leak_auc
 
 
-def _leak(row: FindingRow | None, worst: float | None = None) -> Text:
+def _leak(row: FindingRow | None, worst: float | None = None, *, above: str = BOUND_MARK) -> Text:
     """One leak AUC: dim and marked where chance explains it, bold where it is the worst."""
     if row is None or row.leak_auc is None:
         return Text("– ", "dim")
     if below_floor(row):
         return Text(f"{number(row.leak_auc)}{CHANCE_MARK}", "dim")
-    return Text(f"{number(row.leak_auc)} ", "bold red" if row.leak_auc == worst else "")
+    mark = above if above_bound(row) else " "
+    return Text(f"{number(row.leak_auc)}{mark}", "bold red" if row.leak_auc == worst else "")
 
 
 def _worst(summary: ProtectionSummary, layers: list[Layer], fragment: int) -> Text:
@@ -225,11 +229,20 @@ def _worst(summary: ProtectionSummary, layers: list[Layer], fragment: int) -> Te
         if row is None:
             lines.append(Text("" if summary.is_baseline else "–", "dim"))
             continue
-        lines.append(Text.assemble(_leak(row, row.leak_auc), layer))
+        # Its arrow stands in front of the interval below it.
+        lines += [Text.assemble(_leak(row, row.leak_auc, above=" "), layer), *_ends(row)]
         if row.attack is not None and row.attack != named:
             named = row.attack
             lines += [Text(f" {piece}") for piece in _broken(printable(named), max(fragment, 10))]
     return Text("\n").join(lines)
+
+
+def _ends(row: FindingRow) -> list[Text]:
+    """The interval of a leak AUC above its bound, in the eleven characters that a column has."""
+    if not above_bound(row) or row.leak_auc_low is None:
+        return []
+    low, high = (number(end).removeprefix("0") for end in (row.leak_auc_low, row.leak_auc_high))
+    return [Text(f"{BOUND_MARK}{low}–{high}")]
 
 
 def _guarantee(summary: ProtectionSummary) -> Text:
@@ -251,8 +264,20 @@ def _guarantee(summary: ProtectionSummary) -> Text:
             "no bound": ("", ""),
             "no test": ("–", "dim"),
         }[check.standing]
-        lines.append(Text.assemble("● ", number(check.leak_auc), " ", (mark, style)))
+        lines += [Text.assemble("● ", number(check.leak_auc), " ", (mark, style))]
+        lines += _ends(check.row)
     return Text("\n").join(lines)
+
+
+def _above_in_one_release(findings: Findings, summaries: list[ProtectionSummary]) -> list[Text]:
+    """The intervals of the columns' leak AUCs above their bound, a line for each protection."""
+    lines, attacks = [], _shown_attacks(findings, summaries)
+    for summary in summaries:
+        cells = [summary.cell(attack, layer="cut", releases="one") for attack in attacks]
+        if known := listed([row for row in cells if row is not None]):
+            about = (f"{BOUND_MARK} {printable(summary.label)}, one release: ", "yellow")
+            lines.append(Text.assemble(about, f"{printable(known)}."))
+    return lines
 
 
 def _legend(findings: Findings) -> Text:
@@ -267,6 +292,11 @@ def _legend(findings: Findings) -> Text:
         f"All: {over('all', findings.messages_before)}, scores averaged over visits.",
         "Guarantee: rigorous is proven, model holds under assumptions only.",
     ]
+    if any(above_bound(row) for row in findings.rows):
+        sentences.append(
+            f"{BOUND_MARK}: above the bound that is stated for as many releases; the 95 % interval "
+            "stands beside it or below."
+        )
     if coins:
         sentences.append(
             "● canaries, records with a coin for a label: ok, or ABOVE the bound + "

@@ -11,9 +11,10 @@ from matplotlib.transforms import IdentityTransform
 
 from cutlayer.audits.findings import Findings
 from cutlayer.reports.label_placement import Box, place_labels
+from cutlayer.reports.phrases import number, over
 from cutlayer.reports.summary import ProtectionSummary, by_protection
 from cutlayer.reports.svg import INK, SURFACE, Canvas, mark, quiet
-from cutlayer.reports.wording import number, over, printable
+from cutlayer.reports.wording import printable
 
 _ONE_LINE = 20
 """A longer name has its strength below it."""

@@ -3,12 +3,15 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from cutlayer.audits.findings import Bound, FindingRow, Findings, KnowledgeBaseline
+from cutlayer.audits.findings import Bound, FindingRow, Findings
+from cutlayer.reports.excess import beside_bound, why_above
+from cutlayer.reports.phrases import number, over, who
 from cutlayer.reports.summary import (
     CANARY_DEVIATIONS,
     Estimate,
     ProtectionSummary,
     Releases,
+    above_bound,
     by_protection,
 )
 
@@ -43,16 +46,6 @@ def release_names(messages_before: int) -> dict[Releases, str]:
     return {"one": "one release", "some": "first epochs", "all": every}
 
 
-def over(releases: Releases, messages_before: int) -> str:
-    """What the counts of releases are called in a sentence, to follow "from" or "over"."""
-    since = (
-        f"the training since message {messages_before + 1:,}"
-        if messages_before
-        else "the whole training"
-    )
-    return {"one": "one release", "some": "the first epochs", "all": since}[releases]
-
-
 def printable(text: str) -> str:
     r"""Replace what would steer a terminal, turn the direction of a line, or hide.
 
@@ -60,18 +53,6 @@ def printable(text: str) -> str:
     'safe�[31m and sound'
     """
     return "".join(c if c.isprintable() else " " if c.isspace() else "�" for c in text)
-
-
-def number(value: float | None) -> str:
-    """Three digits after the point; a dash where there is no value."""
-    return "–" if value is None else f"{value:.3f}"
-
-
-def interval(row: FindingRow | KnowledgeBaseline | None) -> str:
-    """The 95 % confidence interval of a leak AUC, as ``0.612 to 0.700``."""
-    if row is None or row.leak_auc_low is None or row.leak_auc_high is None:
-        return "–"
-    return f"{number(row.leak_auc_low)} to {number(row.leak_auc_high)}"
 
 
 def estimate(value: Estimate | None) -> str:
@@ -98,11 +79,6 @@ def bound_words(bound: Bound | None) -> str:
         return "not stated"
     kind = KIND_NAMES[bound.kind]
     return kind if bound.leak_auc is None else f"{kind}: at most {number(bound.leak_auc)}"
-
-
-def who(row: FindingRow) -> str:
-    """An attack, with the layer where that is not the cut."""
-    return f"{row.attack}{' at the first layer' if row.layer == 'first' else ''}"
 
 
 def outcome(findings: Findings) -> str:
@@ -149,11 +125,13 @@ def accounts(findings: Findings) -> list[str]:
                 else f"a model allows {number(bound.leak_auc)}"
                 + (", which the attack exceeds" if summary.beaten else "")
             )
+        if above_bound(worst) and bound == worst.guarantee and bound.kind == "rigorous":
+            promise += f": the attack reads {beside_bound(worst)}"
         coin = summary.worst_canary if worst.target == "labels" else None
         if coin is not None and coin.standing in ("within", "above"):
             promise += (
                 f", and on coins, which no feature can tell, the worst attack reads "
-                f"{number(coin.leak_auc)}"
+                f"{beside_bound(coin.row)}"
             )
         sentences.append(f"{sentence}; {promise}.")
     return sentences
@@ -329,7 +307,7 @@ def _model(summary: ProtectionSummary) -> Verdict:
         if bound is not None and bound.leak_auc is not None and worst is not None:
             promises.append(
                 f"at most {number(bound.leak_auc)} from {over(releases, 0)}, "
-                f"measured {number(worst.leak_auc)} by {who(worst)}"
+                f"measured {beside_bound(worst)} by {who(worst)}"
                 + (f" since message {begin + 1:,}" if begin and releases == "all" else "")
             )
     if not promises:
@@ -348,11 +326,11 @@ def _rigorous(summary: ProtectionSummary) -> Verdict:
     if check is None or check.limit is None or not summary.tested:
         gap = "there were no" if check is None else "there were too few"
         text = f"{promise}, but {gap} canaries to put it to the test. {_measured(summary)}"
-        return Verdict(summary.label, "warning", f"{text} {_features_tell(summary)}".strip(), 1)
-    reading = f"{number(check.leak_auc)} by {who(check.row)}"
+        return Verdict(summary.label, "warning", f"{text} {why_above(summary)}".strip(), 1)
+    worst = f"{beside_bound(check.row)} by {who(check.row)}"
     if check.standing == "above":
         text = (
-            f"{promise}, but the canaries read {reading} from "
+            f"{promise}, but the canaries read {worst} from "
             f"{over(check.row.releases, summary.messages_before)}, ABOVE "
             f"the bound of {number(check.row.guarantee.leak_auc)} by more than "
             f"{CANARY_DEVIATIONS} deviations of chance. Something is wrong: do not rely on this "
@@ -361,22 +339,12 @@ def _rigorous(summary: ProtectionSummary) -> Verdict:
         return Verdict(summary.label, "alarm", text, 0)
     attacks = len({check.row.attack for check in summary.tested})
     nobody = "the one attack is not" if attacks == 1 else f"none of {attacks} attacks is"
+    chance = " by more than chance" if any(above_bound(c.row) for c in summary.tested) else ""
     text = (
-        f"{promise}. Against the canaries {nobody} above its bound: the worst reads {reading}, "
-        f"where the limit with chance is {number(check.limit)}."
+        f"{promise}. Against the canaries {nobody} above its bound{chance}: the worst reads "
+        f"{worst}, where the limit with chance is {number(check.limit)}."
     )
-    return Verdict(summary.label, "good", f"{text} {_features_tell(summary)}".strip(), 1)
-
-
-def _features_tell(summary: ProtectionSummary) -> str:
-    """Why an attack on the true labels may read more than a bound that holds."""
-    bound, worst = summary.bound("all"), summary.worst(releases="all")
-    if bound is None or bound.leak_auc is None or worst is None or _value(worst) <= bound.leak_auc:
-        return ""
-    return (
-        f"On the true labels {who(worst)} reads {number(worst.leak_auc)}, more than the bound: "
-        "that may be what the non-label party's features tell by themselves. Only canaries decide."
-    )
+    return Verdict(summary.label, "good", f"{text} {why_above(summary)}".strip(), 1)
 
 
 def _proven(summary: ProtectionSummary) -> str:

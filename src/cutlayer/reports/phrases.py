@@ -1,0 +1,31 @@
+"""The short phrases that every sentence and table of a report is made of."""
+
+from cutlayer.audits.findings import FindingRow, KnowledgeBaseline
+from cutlayer.reports.summary import Releases
+
+
+def number(value: float | None) -> str:
+    """Three digits after the point; a dash where there is no value."""
+    return "–" if value is None else f"{value:.3f}"
+
+
+def interval(row: FindingRow | KnowledgeBaseline | None) -> str:
+    """The 95 % confidence interval of a leak AUC, as ``0.612 to 0.700``."""
+    if row is None or row.leak_auc_low is None or row.leak_auc_high is None:
+        return "–"
+    return f"{number(row.leak_auc_low)} to {number(row.leak_auc_high)}"
+
+
+def over(releases: Releases, messages_before: int) -> str:
+    """What the counts of releases are called in a sentence, to follow "from" or "over"."""
+    since = (
+        f"the training since message {messages_before + 1:,}"
+        if messages_before
+        else "the whole training"
+    )
+    return {"one": "one release", "some": "the first epochs", "all": since}[releases]
+
+
+def who(row: FindingRow) -> str:
+    """An attack, with the layer where that is not the cut."""
+    return f"{row.attack}{' at the first layer' if row.layer == 'first' else ''}"
