@@ -6,6 +6,7 @@ Every failure of the disk is one typed error.
 import fcntl
 import os
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ OWNER_ALONE = 0o600
 """Mode of a file that nobody else may read."""
 LOCK_FILE = "lock"
 """Name of the empty file in a folder that belongs to one process at a time."""
+_LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 5, 0.1
 
 
 @contextmanager
@@ -124,14 +126,32 @@ def only_process(folder: Path, named_by: str) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / LOCK_FILE).open("ab")
     with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConfigurationError(
-                f"{named_by}: another process is working on {folder}. Wait for it to end, or name "
-                "another folder."
-            ) from error
+        for left in range(_LOCK_ATTEMPTS, -1, -1):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if not left:
+                    raise ConfigurationError(
+                        f"{named_by}: another process is working on {folder}. Wait for it to end, "
+                        "or name another folder."
+                    ) from error
+                time.sleep(_LOCK_PAUSE_SECONDS)  # it may only be looked at
         yield
+
+
+def in_use(folder: Path) -> bool:
+    """Whether another process works in a folder; changes nothing there."""
+    if not (folder / LOCK_FILE).exists():
+        return False
+    with storage(folder, "read"):
+        lock = (folder / LOCK_FILE).open("rb")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def make_private(path: Path) -> None:

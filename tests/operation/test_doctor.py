@@ -4,6 +4,7 @@ import shutil
 import pytest
 import torch
 
+from cutlayer.durable import only_process
 from cutlayer.errors import ConfigurationError
 from cutlayer.operation import party_checks
 from cutlayer.operation.checkup import Verdict
@@ -249,9 +250,13 @@ def test_a_kept_run_that_is_not(parties, spoil, subject, verdict):
 
 
 def test_a_run_that_is_going_on_or_left_under_another_protection(parties):
-    _, journal = kept_run(parties)
-    assert "another process is using" in checkup(parties)["journal"].found
+    folder, journal = kept_run(parties)
+    with only_process(folder, "the test"):
+        checks = checkup(parties)
+    assert "another process of this party" in checks["run folder"].found
+    assert checks["journal"].verdict is Verdict.OK  # it may be read while it grows
     journal.close()
+    assert "run folder" not in checkup(parties)
     check = checkup(parties, protection="residual:sigma=2")["journal"]
     assert check.verdict is Verdict.FAULT
     assert "sigma=2" in check.found

@@ -1,3 +1,5 @@
+import threading
+
 import polars as pl
 import pytest
 import torch
@@ -11,11 +13,11 @@ from cutlayer.errors import (
     ProtectionError,
     TermsMismatchError,
 )
-from cutlayer.parties import InputShape, LabelParty, Terms
+from cutlayer.parties import InputShape, LabelParty, NonLabelParty, Terms
 from cutlayer.protections import Isotropic, Marvell, MaxNorm, NoNoise, Residual
-from cutlayer.protocol import InMemoryTransport
+from cutlayer.protocol import InMemoryTransport, in_memory_pair
 from cutlayer.rng import SeededNoise
-from tests.parties.conftest import adam, make_bottom, make_top, run_pair, tables, terms
+from tests.parties.conftest import QUICK, adam, make_bottom, make_top, run_pair, tables, terms
 
 
 class Seen:
@@ -328,3 +330,23 @@ def test_a_gradient_that_is_not_finite_is_never_sent(pair):
 
     with pytest.raises(ProtectionError, match="not finite"):
         run_pair(*pair, top=lambda name, cut, own: Broken())
+
+
+def test_a_training_that_kept_nothing_is_not_sent_twice(pair):
+    label = LabelParty(
+        pair[0],
+        terms(protection="residual"),
+        Residual(max_leak_auc=0.7, releases=2),
+        make_top,
+        adam,
+        noise=SeededNoise(9),
+        deadlines=QUICK,
+    )
+    here, there = in_memory_pair()
+    other = NonLabelParty(pair[1], terms(protection="residual"), make_bottom, adam, deadlines=QUICK)
+    thread = threading.Thread(target=other.run, args=(there,))
+    thread.start()
+    label.run(here)
+    thread.join()
+    with pytest.raises(ConfigurationError, match="messages of this training have left"):
+        label.run(in_memory_pair()[0])

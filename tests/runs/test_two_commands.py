@@ -275,6 +275,23 @@ def test_a_second_start_of_a_party_leaves_the_first_one_alone(pair):
         assert process.communicate(timeout=120) and process.returncode == 0
 
 
+@pytest.mark.parametrize("command", ["non-label-party", "predict", "align"])
+def test_a_second_command_of_a_party_leaves_its_training_alone(pair, command):
+    label = pair.start("label", "--epochs", "4000")
+    other = pair.start("other", "--epochs", "4000")
+    wait_for_checkpoint(pair)
+    (pair.folder / "other" / "table.csv").write_text("id;x2\n")  # a file that cannot be read
+    options = ("--alignment", "private") if command == "align" else ()
+    second = pair.start("other", *options, command=command)
+    _, err = second.communicate(timeout=60)
+    assert second.returncode == 2
+    assert "another process is working on" in err
+    assert label.poll() is None and other.poll() is None
+    label.interrupt()
+    for process in (label, other):
+        assert process.communicate(timeout=60) and process.returncode == 130
+
+
 def test_ctrl_c_says_what_was_kept(pair):
     label = pair.start("label", "--epochs", "4000")
     other = pair.start("other", "--epochs", "4000")

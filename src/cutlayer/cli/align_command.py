@@ -6,7 +6,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from cutlayer.cli.party_commands import Configuration, met_peer, overrides_of, print_left_out
+from cutlayer.cli.party_commands import (
+    Configuration,
+    alone,
+    met_peer,
+    overrides_of,
+    print_left_out,
+)
 from cutlayer.cli.screen import screen
 from cutlayer.protocol import Role
 from cutlayer.runs.aligned_records import align, require_private
@@ -32,9 +38,10 @@ def align_records(context: typer.Context, config: Configuration) -> None:
     configuration = read_configuration(kind, config, overrides_of(context))
     require_private(configuration)
     console = screen()
-    ids = read_ids(configuration)
-    with AlignmentProgress(console) as progress, met_peer(configuration, console) as transport:
-        aligned = align(configuration, ids, transport, progress.on_progress)
+    with alone(configuration):
+        ids = read_ids(configuration)
+        with AlignmentProgress(console) as progress, met_peer(configuration, console) as transport:
+            aligned = align(configuration, ids, transport, progress.on_progress)
     console.print(
         f"{len(aligned.ids):,} records are shared: {configuration.aligned_ids_file}\n"
         f"Alignment hash {aligned.hash}, equal at both parties.",

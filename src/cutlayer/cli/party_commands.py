@@ -53,10 +53,9 @@ def label_party(context: typer.Context, config: Configuration) -> None:
     """Train as the label party. Every key of CONFIG can be given as an option, as --epochs 5."""
     configuration = read_configuration(LabelConfiguration, config, overrides_of(context))
     console = screen()
-    with _stopping(configuration), Monitor(configuration) as monitor:
+    with _stopping(configuration), alone(configuration), Monitor(configuration) as monitor:
         reading = _read(configuration, console)
-        live = _live_progress(configuration, monitor.status, console)
-        with _alone(configuration), live as progress:
+        with _live_progress(configuration, monitor.status, console) as progress:
             run = run_label_party(
                 configuration,
                 reading,
@@ -88,9 +87,9 @@ def non_label_party(context: typer.Context, config: Configuration) -> None:
     """Train as the non-label party. Every key of CONFIG can be given as an option."""
     configuration = read_configuration(NonLabelConfiguration, config, overrides_of(context))
     console = screen()
-    with _stopping(configuration), Monitor(configuration) as monitor:
+    with _stopping(configuration), alone(configuration), Monitor(configuration) as monitor:
         reading = _read(configuration, console)
-        with _alone(configuration), TrainingProgress(console, monitor.status) as progress:
+        with TrainingProgress(console, monitor.status) as progress:
             half = run_non_label_party(
                 configuration,
                 reading,
@@ -117,17 +116,19 @@ def predict(
     overrides = overrides_of(context)
     if role_of(config) is Role.NON_LABEL:
         asked = read_configuration(NonLabelConfiguration, config, overrides)
-        reading = _read(asked, console, predicting=True)
-        with met_peer(asked, console) as transport:
-            shared = predict_as_non_label_party(asked, reading, transport)
+        with alone(asked):
+            reading = _read(asked, console, predicting=True)
+            with met_peer(asked, console) as transport:
+                shared = predict_as_non_label_party(asked, reading, transport, tell=_tell(console))
         console.print(f"{len(shared.ids):,} records were predicted by the label party.")
         print_left_out(shared.only_here, shared.only_there, asked, console)
         return
     asking = read_configuration(LabelConfiguration, config, overrides)
-    reading = _read(asking, console, predicting=True)
     target = out or asking.run_folder / NEW_PREDICTIONS_FILE
-    with met_peer(asking, console) as transport:
-        shared = predict_as_label_party(asking, reading, transport, target)
+    with alone(asking):
+        reading = _read(asking, console, predicting=True)
+        with met_peer(asking, console) as transport:
+            shared = predict_as_label_party(asking, reading, transport, target, tell=_tell(console))
     console.print(f"{len(shared.ids):,} records were predicted: {target}", soft_wrap=True)
     print_left_out(shared.only_here, shared.only_there, asking, console)
 
@@ -195,8 +196,11 @@ def _read(
     return reading
 
 
-def _alone(configuration: PartyConfiguration) -> AbstractContextManager[None]:
-    """The run folder for this process alone: a second one would disturb the first one's peer."""
+def alone(configuration: PartyConfiguration) -> AbstractContextManager[None]:
+    """The run folder for this process alone, before anything is read or the peer is met.
+
+    To the peer, a second process of this party is this party: it would take the first one's place.
+    """
     return only_process(configuration.run_folder, f"{configuration.role.value}: folder")
 
 

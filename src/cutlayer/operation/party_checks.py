@@ -7,6 +7,7 @@ from cryptography import x509
 
 from cutlayer.data import TableReading
 from cutlayer.data.file_message import listing
+from cutlayer.durable import in_use
 from cutlayer.errors import ConnectionLostError, CutlayerError, DeadlineError, PeerRefusedError
 from cutlayer.operation.checkup import Check, fault, ok, warning
 from cutlayer.parties import CheckpointStore, ReleaseJournal, RunKey
@@ -121,6 +122,12 @@ def check_run_folder(configuration: PartyConfiguration) -> Iterator[Check]:
     key, journal = folder / KEY_FILE, folder / JOURNAL_FILE
     store = CheckpointStore(folder / CHECKPOINTS_FOLDER)
     released = 0
+    if in_use(folder):
+        yield warning(
+            "run folder",
+            "another process of this party is working in it",
+            "Wait for it to end, or stop it, before you start this party here.",
+        )
     if journal.exists() and configuration.role is Role.LABEL:
         try:
             kept = ReleaseJournal(journal, configuration.protection_settings, look_only=True)

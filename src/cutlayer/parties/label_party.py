@@ -119,8 +119,8 @@ class LabelParty:
     def run(self, transport: Transport, keep: Callable[[TopHalf], None] | None = None) -> TopHalf:
         """Train with the non-label party at the other end, and predict the held-out records.
 
-        After a lost connection, call it again with a new transport: it goes on from the newest
-        state that both parties have.
+        After a lost connection, call it again with a new transport: with persistence, it goes on
+        from the newest state that both parties have. Without, what was sent cannot be taken up.
 
         Args:
             transport: to the non-label party.
@@ -130,13 +130,20 @@ class LabelParty:
         Raises:
             TermsMismatchError: the parties were started with different settings.
             DataError: the parties' records or states do not fit together.
-            ConfigurationError: a top does not fit, or earlier messages of this run had other
-                settings.
+            ConfigurationError: a top does not fit, earlier messages of this run had other settings,
+                or there are some and no persistence.
             StorageError: the disk is full or broken; what depends on it was not sent.
             ProtectionError: the protection cannot be applied; the run ends before sending.
             ProtocolError: the peer breaks the protocol.
             ConnectionLostError: the peer is gone, silent, or ended the run.
         """
+        if self._persistence is None and self._sent.releases:
+            raise ConfigurationError(
+                f"label party: {self._sent.releases} messages of this training have left, and "
+                "nothing was kept to go on from: a second start would send every gradient anew, "
+                "beyond what the protection was planned for. Give persistence, or make another "
+                "LabelParty and count what this one has sent."
+            )
         with self._session(transport) as session:
             opening = self._shake_hands(session)
             prepared = self._prepare(opening.agreement)

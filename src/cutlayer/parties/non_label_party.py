@@ -110,8 +110,8 @@ class NonLabelParty:
     ) -> BottomHalf:
         """Train with the label party at the other end, and send what it needs to predict.
 
-        After a lost connection, call it again with a new transport: it goes on from the newest
-        state that both parties have.
+        After a lost connection, call it again with a new transport: with persistence at both
+        parties, it goes on from the newest state that both have.
 
         Args:
             transport: to the label party.

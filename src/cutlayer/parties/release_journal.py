@@ -199,8 +199,9 @@ class ReleaseJournal:
         """Read and check what is there."""
         with storage(self._path, "read"):
             mode = "rb" if self._look_only else "r+b"
-            file = self._locked(cast(BinaryIO, self._path.open(mode, buffering=0)))
-        self._file = file
+            file = cast(BinaryIO, self._path.open(mode, buffering=0))
+        # Who looks only may do so while a run goes on: entries are added, never changed.
+        self._file = file if self._look_only else self._locked(file)
         header = file.read(_MOST_HEADER_BYTES).partition(b"\n")
         if not header[1]:
             if header[0] and not b'{"'.startswith(header[0][:2]):

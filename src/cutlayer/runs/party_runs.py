@@ -1,6 +1,7 @@
 """One party's run from its configuration: train, keep the half, predict."""
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
@@ -83,56 +84,53 @@ def run_label_party(
         require_room(configuration, reading.table)
         persistence = Persistence.in_folder(folder, configuration.protection_settings)
     audits: list[ReleaseAudit] = []
-    recorders: list[ReleaseRecorder] = []
     protection = configuration.applied
+    with ExitStack() as held:
+        held.callback(persistence.close)
 
-    def make_observers(agreement: Agreement, canaries: Canaries) -> Sequence[ReleaseObserver]:
-        if configuration.audit_every:
-            audits.append(
-                ReleaseAudit(
-                    canaries.labels, generator=torch.Generator(), every=configuration.audit_every
-                )
-            )
-        if configuration.record:
-            recorders.append(open_recorder(configuration, agreement, canaries))
-        return (*audits, *recorders, *observers)
+        def make_observers(agreement: Agreement, canaries: Canaries) -> Sequence[ReleaseObserver]:
+            looking: list[ReleaseObserver] = []
+            if configuration.audit_every:
+                every, generator = configuration.audit_every, torch.Generator()
+                audits.append(ReleaseAudit(canaries.labels, generator=generator, every=every))
+                looking += audits
+            if configuration.record:
+                recorder = open_recorder(configuration, agreement, canaries)
+                held.callback(recorder.close)
+                looking.append(recorder)
+            return (*looking, *observers)
 
-    party = LabelParty(
-        reading.table,
-        configuration.terms(),
-        protection,
-        lambda _, cut_width, own: build_top(configuration, cut_width, own),
-        make_optimizer(configuration),
-        noise=persistence.key.noise(),
-        observers=make_observers,
-        progress=(monitor, *progress),
-        persistence=persistence,
-        compute=configuration.compute,
-        deadlines=configuration.deadlines,
-        cadence=configuration.cadence,
-        max_ids=configuration.max_ids,
-        tell=tell,
-        on_event=monitor.on_event,
-    )
+        party = LabelParty(
+            reading.table,
+            configuration.terms(),
+            protection,
+            lambda _, cut_width, own: build_top(configuration, cut_width, own),
+            make_optimizer(configuration),
+            noise=persistence.key.noise(),
+            observers=make_observers,
+            progress=(monitor, *progress),
+            persistence=persistence,
+            compute=configuration.compute,
+            deadlines=configuration.deadlines,
+            cadence=configuration.cadence,
+            max_ids=configuration.max_ids,
+            tell=tell,
+            on_event=monitor.on_event,
+        )
 
-    def keep(half: TopHalf) -> None:
-        save_half(folder, half.halves, half.inputs.encoder)
-        write_predictions(half.agreement, half.held_out_logit, folder / PREDICTIONS_FILE)
+        def keep(half: TopHalf) -> None:
+            save_half(folder, half.halves, half.inputs.encoder)
+            write_predictions(half.agreement, half.held_out_logit, folder / PREDICTIONS_FILE)
 
-    try:
-        with endpoint_of(configuration, on_listening) as endpoint:
-            half = until_done(
-                lambda transport: party.run(transport, keep),
-                monitor.watched(endpoint),
-                made=lambda: party.steps_made,
-                wait=configuration.wait,
-                tell=tell,
-            )
+        endpoint = held.enter_context(endpoint_of(configuration, on_listening))
+        half = until_done(
+            lambda transport: party.run(transport, keep),
+            monitor.watched(endpoint),
+            made=lambda: party.steps_made,
+            wait=configuration.wait,
+            tell=tell,
+        )
         releases = persistence.journal.releases_per_record if persistence.journal else 0
-    finally:
-        persistence.close()
-        for recorder in recorders:
-            recorder.close()
     promised = _promised(protection.guarantee, releases)
     findings = _findings(configuration, half, audits, promised, releases)
     return LabelRun(half, findings)
@@ -193,7 +191,12 @@ def run_non_label_party(
 
 
 def predict_as_label_party(
-    configuration: LabelConfiguration, reading: TableReading, transport: Transport, out: Path
+    configuration: LabelConfiguration,
+    reading: TableReading,
+    transport: Transport,
+    out: Path,
+    *,
+    tell: Tell = say_nothing,
 ) -> Agreement:
     """Predict every record that both parties' files hold, with the halves of a finished run.
 
@@ -215,6 +218,8 @@ def predict_as_label_party(
         noise=SecretNoise(),
         compute=configuration.compute,
         deadlines=configuration.deadlines,
+        max_ids=configuration.max_ids,
+        tell=tell,
     )
 
     def fill(halves: dict[str, nn.Module]) -> None:
@@ -227,7 +232,11 @@ def predict_as_label_party(
 
 
 def predict_as_non_label_party(
-    configuration: NonLabelConfiguration, reading: TableReading, transport: Transport
+    configuration: NonLabelConfiguration,
+    reading: TableReading,
+    transport: Transport,
+    *,
+    tell: Tell = say_nothing,
 ) -> Agreement:
     """Send the activations that the label party predicts from.
 
@@ -246,6 +255,8 @@ def predict_as_non_label_party(
         make_optimizer(configuration),
         compute=configuration.compute,
         deadlines=configuration.deadlines,
+        max_ids=configuration.max_ids,
+        tell=tell,
     )
 
     def fill(bottom: nn.Module) -> None:
