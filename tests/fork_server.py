@@ -12,6 +12,8 @@ from cutlayer.cli.app import COMMANDS
 
 LOADED = sorted({f"cutlayer.cli.{command.module}" for command in COMMANDS.values()})
 """What a command would import anew in each process."""
+LOADED += ["cutlayer.reports.figures", "cutlayer.reports.utility_figure"]
+LOADED += ["sklearn.metrics", "sklearn.decomposition", "sklearn.linear_model"]
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["pytest", *LOADED, "tests.faults.parties", "tests.faults.warm"])
 

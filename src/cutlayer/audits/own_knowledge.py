@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from cutlayer.audits.attack_tally import Target, measured
@@ -95,6 +93,9 @@ def _median(
 
 def _scores(known: Tensor, labels: Tensor, features: Tensor) -> Tensor:
     """Log-odds of every record from a classifier of the known ones."""
+    from sklearn.exceptions import ConvergenceWarning  # here: it takes long to load
+    from sklearn.linear_model import LogisticRegression
+
     model = LogisticRegression(max_iter=200)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a few more steps change no order

@@ -7,7 +7,6 @@ import numpy as np
 import polars as pl
 import torch
 from numpy.typing import NDArray
-from sklearn.datasets import load_breast_cancer
 from typing_extensions import override
 
 from cutlayer.data.party_table import LABEL_PARTY, NON_LABEL_PARTY, PartyTable
@@ -56,6 +55,8 @@ class BreastCancer(DataSet):
 
 def _columns(prefix: str, suffix: str) -> tuple[pl.DataFrame, NDArray[np.int64]]:
     """The measures whose name begins and ends so, and 1 for malignant, in the file's order."""
+    from sklearn.datasets import load_breast_cancer  # here: it takes long to load
+
     bunch = load_breast_cancer()
     chosen = {
         str(name): bunch.data[:, place]

@@ -9,7 +9,6 @@ from typing import Final
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from sklearn.metrics import roc_auc_score
 
 THRESHOLD: Final = 0.99
 """AUC, or share of one class in a category, above which a column gives the label away."""
@@ -96,8 +95,15 @@ def _score_auc(scores: pl.Series, label: NDArray[np.int64]) -> float:
     label = label[present]
     if min(np.count_nonzero(label == 0), np.count_nonzero(label == 1)) < MIN_ROWS:
         return 0.5
-    auc = float(roc_auc_score(label, scores.filter(scores.is_not_null()).to_numpy()))
+    auc = _auc(label, scores.filter(scores.is_not_null()).to_numpy())
     return max(auc, 1 - auc)
+
+
+def _auc(label: NDArray[np.int64], scores: NDArray[np.float64]) -> float:
+    """AUC of scores."""
+    from sklearn.metrics import roc_auc_score  # here: it takes long to load, and needs labels
+
+    return float(roc_auc_score(label, scores))
 
 
 def _codes(column: pl.Series) -> tuple[NDArray[np.int64], pl.Series]:
@@ -124,7 +130,7 @@ def _crossed_auc(codes: NDArray[np.int64], label: NDArray[np.int64]) -> float:
         rows = np.bincount(codes[learned], minlength=known)
         positives = np.bincount(codes[learned], label[learned], minlength=known)
         share = np.where(rows > 0, positives / np.maximum(rows, 1), label[learned].mean())
-        aucs.append(float(roc_auc_score(label[~learned], share[codes[~learned]])))
+        aucs.append(_auc(label[~learned], share[codes[~learned]]))
     return float(np.mean(aucs))
 
 

@@ -1,7 +1,6 @@
 """A bottom half that no label ever touches: principal components of the features."""
 
 import torch
-from sklearn.decomposition import PCA
 from torch import Tensor, nn
 
 from cutlayer import check
@@ -31,6 +30,8 @@ def frozen_projection(features: Tensor, width: int) -> nn.Linear:
     check.finite("features", features)
     check.at_least("the number of records", features.shape[0], 2)
     check.at_least("width", width, 1)
+    from sklearn.decomposition import PCA  # here: it takes long to load, and few runs freeze
+
     components = min(width, *features.shape)
     pca = PCA(components, svd_solver="full").fit(features.double().numpy())
     deviation = torch.from_numpy(pca.explained_variance_).sqrt()

@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from cutlayer.audits.findings import FindingRow, Findings, Layer
 from cutlayer.durable import whole_file
-from cutlayer.reports import excess, figures, phrases, wording
+from cutlayer.reports import excess, phrases, wording
 from cutlayer.reports.summary import (
     CANARY_DEVIATIONS,
     ProtectionSummary,
@@ -21,7 +22,9 @@ from cutlayer.reports.summary import (
     layers_of,
     worst_first,
 )
-from cutlayer.reports.utility_figure import utility_beside_leak
+
+if TYPE_CHECKING:
+    from cutlayer.reports.figures import Panel
 
 
 @dataclass(frozen=True)
@@ -114,8 +117,12 @@ def _leak_tables(findings: Findings, summaries: list[ProtectionSummary]) -> Iter
                 yield LeakTable(layer, releases, shown, lines, floors)
 
 
-def _figures(findings: Findings) -> dict[str, list[figures.Panel]]:
+def _figures(findings: Findings) -> "dict[str, list[Panel]]":
     """Every figure of the page; a list is empty where the document has no data for it."""
+    # Here, since matplotlib takes a second to load and only a page that is written needs it.
+    from cutlayer.reports import figures
+    from cutlayer.reports.utility_figure import utility_beside_leak
+
     utility = utility_beside_leak(findings)
     return {
         "attacks": figures.attack_swatches(findings) if findings.curves else [],
