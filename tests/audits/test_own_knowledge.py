@@ -27,6 +27,13 @@ def test_features_that_are_the_label_tell_it_all_and_noise_tells_nothing():
     assert found["features", 20].interval.low <= found["features", 20].leak_auc
 
 
+def test_half_of_all_labels_is_learnt_from_in_every_scope():
+    labels = torch.arange(60) % 2
+    features = labels[:, None] + 0.0
+    found = own_knowledge(Truth(labels), features, AuditScope())
+    assert [(k.name, k.leak_auc) for k in found] == [("prior", 0.5), ("features_half", 1.0)]
+
+
 def test_features_cannot_tell_a_coin():
     generator = torch.Generator().manual_seed(1)
     coins = torch.randint(2, (3000,), generator=generator)

@@ -81,6 +81,21 @@ def test_the_strongest_classifier_of_features_is_named(findings, make_findings):
     assert "features alone, without any message, read 0.770" in why_above(summary(found))
 
 
+def test_leaks_of_one_reason_share_its_words(findings, make_findings):
+    rows = [
+        row.model_copy(update={"leak_auc": 0.8})
+        if (row.protection, row.target) == ("residual", "labels")
+        else row
+        for row in findings.rows
+    ]
+    text = why_above(summary(make_findings(rows=rows)))
+    assert text.count("which was not measured here") == 1
+    assert (
+        "norm reads 0.800 from one release, more than the bound of 0.566, and norm reads 0.800 "
+        "from the whole training, more than the bound of 0.700: that may be" in text
+    )
+
+
 def test_canaries_a_little_above_their_bound_are_read_with_their_interval(findings, make_findings):
     found = residual(findings, canaries=(0.707, 0.68, 0.734), make=make_findings)
     text = next(v for v in verdicts(found) if v.about.startswith("residual")).text

@@ -59,9 +59,9 @@ def own_knowledge(truth: Truth, features: Tensor | None, scope: AuditScope) -> l
     for hints in counts:
         masks = [HintBank(truth, hints, seed).known for seed in range(scope.seeds)]
         found += _median("features", target, hints, standard, truth, masks)
-    if scope.few_records:
-        masks = [half_known(truth, seed) >= 0 for seed in range(scope.seeds)]
-        found += _median("features_half", target, 0, standard, truth, masks)
+    # In every scope: a reading above a proven bound cannot be understood without it.
+    masks = [half_known(truth, seed) >= 0 for seed in range(scope.seeds)]
+    found += _median("features_half", target, 0, standard, truth, masks)
     return found
 
 

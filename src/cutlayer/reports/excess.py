@@ -41,8 +41,8 @@ def beside_bound(row: FindingRow) -> str:
 
 
 def worst_above(summary: ProtectionSummary) -> list[FindingRow]:
-    """The strongest attack above its bound in one release, in the first epochs and over all."""
-    both: tuple[Releases, ...] = ("one", "some", "all")
+    """The strongest attack above its bound, in one release and over all."""
+    both: tuple[Releases, ...] = ("one", "all")
     worst = (summary.worst(releases=releases) for releases in both)
     return [row for row in worst if row is not None and above_bound(row)]
 
@@ -62,11 +62,13 @@ def why_above(summary: ProtectionSummary) -> str:
     rows = worst_above(summary)
     if not rows or summary.target != "labels":
         return ""
-    told = [
-        f"{who(row)} reads {reading(row)} from {over(row.releases, summary.messages_before)}, "
-        f"more than the bound of {number(row.guarantee.leak_auc)}: {_reason(row, summary)}"
-        for row in rows
-    ]
+    by_reason: dict[str, list[str]] = {}
+    for row in rows:
+        by_reason.setdefault(_reason(row, summary), []).append(
+            f"{who(row)} reads {reading(row)} from {over(row.releases, summary.messages_before)}, "
+            f"more than the bound of {number(row.guarantee.leak_auc)}"
+        )
+    told = [f"{', and '.join(leaks)}: {reason}" for reason, leaks in by_reason.items()]
     return (
         f"On the true labels {'; '.join(told)}. The bound is on what messages add, so the "
         f"canaries' AUC is what it speaks of{_canaries(summary)}."
