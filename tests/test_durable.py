@@ -2,7 +2,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from cutlayer.durable import PARTIAL, create_private, only_process, whole_file, write_tensors
+from cutlayer.durable import (
+    PARTIAL,
+    create_private,
+    in_use,
+    only_process,
+    whole_file,
+    write_tensors,
+)
 from cutlayer.errors import ConfigurationError, StorageError
 
 
@@ -72,5 +79,10 @@ def test_a_folder_belongs_to_one_process_until_it_ends(tmp_path):
         message = r"^label party: another process is working on .*folder"
         with pytest.raises(ConfigurationError, match=message), only_process(folder, "label party"):
             pass
+    assert not folder.parent.exists()  # nothing came to lie in it
     with only_process(folder, "label party"):
-        pass
+        (folder / "kept").touch()
+    with only_process(folder, "label party"):
+        assert in_use(folder)
+    assert not in_use(folder)
+    assert (folder / "kept").exists()

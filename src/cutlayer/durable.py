@@ -7,9 +7,10 @@ import fcntl
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from safetensors import SafetensorError
 from safetensors.torch import save_file
@@ -23,7 +24,7 @@ OWNER_ALONE = 0o600
 """Mode of a file that nobody else may read."""
 LOCK_FILE = "lock"
 """Name of the empty file in a folder that belongs to one process at a time."""
-_LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 5, 0.1
+_LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 6, 0.1
 
 
 @contextmanager
@@ -115,29 +116,53 @@ def only_process(folder: Path, named_by: str) -> Iterator[None]:
     """Keep other processes out of a folder; the system frees it when this one dies.
 
     Args:
-        folder: made if it does not exist.
+        folder: made if it does not exist, and removed again if nothing comes to lie in it.
         named_by: the party, or the option, that named the folder; for the error.
 
     Raises:
         ConfigurationError: another process works in it.
         StorageError: the disk is full or broken, or access is denied.
     """
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     with storage(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / LOCK_FILE).open("ab")
+        lock = _locked(folder / LOCK_FILE)
+    if lock is None:
+        raise ConfigurationError(
+            f"{named_by}: another process is working on {folder}. Wait for it to end, or name "
+            "another folder."
+        )
     with lock:
-        for left in range(_LOCK_ATTEMPTS, -1, -1):
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if not left:
-                    raise ConfigurationError(
-                        f"{named_by}: another process is working on {folder}. Wait for it to end, "
-                        "or name another folder."
-                    ) from error
-                time.sleep(_LOCK_PAUSE_SECONDS)  # it may only be looked at
-        yield
+        try:
+            yield
+        finally:
+            if made and [path.name for path in folder.iterdir()] == [LOCK_FILE]:
+                _remove_empty(made)
+
+
+def _locked(path: Path) -> BinaryIO | None:
+    """A lock file that this process holds; ``None`` where another one keeps it."""
+    for attempt in range(_LOCK_ATTEMPTS):
+        if attempt:
+            time.sleep(_LOCK_PAUSE_SECONDS)  # it may only have been looked at
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.open("ab")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.exists() and path.stat().st_ino == os.fstat(lock.fileno()).st_ino:
+                return lock
+        except BlockingIOError:
+            pass
+        lock.close()  # held by another, or of a folder that another has removed again
+    return None
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Remove folders that hold nothing but a lock, the innermost first."""
+    with suppress(OSError):
+        (folders[0] / LOCK_FILE).unlink()
+        for folder in folders:
+            folder.rmdir()
 
 
 def in_use(folder: Path) -> bool:
