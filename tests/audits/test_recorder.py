@@ -1,6 +1,9 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from cutlayer.audits import (
     HINTS,
@@ -11,6 +14,8 @@ from cutlayer.audits import (
     read_hints,
     read_truth,
 )
+from cutlayer.audits.recorded_training import read_recorded_training
+from cutlayer.errors import DataError
 from cutlayer.transcript import Release, Transcript
 
 IDS = [f"customer {number}" for number in range(12)]
@@ -186,3 +191,95 @@ def test_a_limit_reaches_the_transcript(tmp_path):
     assert transcript.sampled < 12
     audit = audit_leak(transcript, read_truth(tmp_path / TRUTH), hints=read_hints(tmp_path / HINTS))
     assert audit.releases == len(transcript)
+
+
+def test_steps_that_are_not_recorded_have_no_hint_when_they_are_sent_again(tmp_path):
+    record(tmp_path, every=3, steps=5)
+    with ReleaseRecorder(tmp_path, IDS, generator=torch.Generator(), every=3) as again:
+        for step in range(2, 6):
+            again.on_copy(*batch(step, torch.arange(12)[step % 2 :: 2]))
+    assert set(read_hints(tmp_path / HINTS)) == {0, 3}
+
+
+def written(folder) -> dict[str, int]:
+    """When each file that is no message was last written."""
+    return {path.name: path.stat().st_mtime_ns for path in folder.glob("*.safetensors")}
+
+
+def test_a_checkpoint_writes_what_is_new_and_no_more(tmp_path):
+    recorder = ReleaseRecorder(tmp_path, IDS, generator=torch.Generator())
+    recorder.on_checkpoint()  # a run keeps its first state before the first step
+    before = written(tmp_path)
+    assert set(before) == {TRUTH, HINTS}
+    hints, labels = set(), 0
+    for number, records in enumerate(([0, 1, 2, 3], [4, 5, 6], [0, 4, 7, 8])):
+        sent, known, clean = batch(number, torch.tensor(records))
+        recorder.on_release(replace(sent, epoch=0), known, clean)
+        recorder.on_checkpoint()
+        recorder.on_checkpoint()  # nothing has come since
+        path = tmp_path / f"notes-{number:06d}.safetensors"
+        note = load_file(path)
+        assert note["steps"].tolist() == [number]
+        labels += len(note["labelled"])
+        hints |= set(note["steps"].tolist())
+        assert {TRUTH: before[TRUTH], HINTS: before[HINTS]}.items() <= written(tmp_path).items()
+    assert (labels, hints) == (9, {0, 1, 2})  # each label once
+    assert len(written(tmp_path)) == 2 + 3
+    recorder.close()
+    assert set(written(tmp_path)) == {TRUTH, HINTS}
+    assert set(read_hints(tmp_path / HINTS)) == {0, 1, 2}
+    assert int((read_truth(tmp_path / TRUTH).labels >= 0).sum()) == 9
+
+
+def killed_after_checkpoints(folder, steps=3):
+    """A training that died without a word in its first epoch, after a checkpoint at each step."""
+    recorder = ReleaseRecorder(folder, IDS, generator=torch.Generator())
+    recorder.on_checkpoint()
+    for step in range(steps):
+        sent, known, clean = batch(step, torch.arange(12)[step % 2 :: 2])
+        recorder.on_release(replace(sent, epoch=0), known, clean)
+        recorder.on_checkpoint()
+
+
+def test_what_checkpoints_rely_on_is_read_after_a_kill(tmp_path):
+    killed_after_checkpoints(tmp_path)
+    recorded = read_recorded_training(tmp_path)
+    assert recorded.releases.steps == (0, 1, 2)
+    assert set(recorded.hints) == {0, 1, 2}
+    assert torch.equal(recorded.truth.labels.long(), LABELS)
+
+
+def test_what_checkpoints_rely_on_is_gone_on_with_after_a_kill(tmp_path):
+    killed_after_checkpoints(tmp_path, steps=1)
+    again = ReleaseRecorder(tmp_path, IDS, generator=torch.Generator())
+    again.on_release(*batch(1, torch.arange(12)[1::2]))
+    again.on_checkpoint()
+    assert len(list(tmp_path.glob("notes-*"))) == 2
+    again.close()
+    assert set(written(tmp_path)) == {TRUTH, HINTS}
+    assert set(read_hints(tmp_path / HINTS)) == {0, 1}
+    assert torch.equal(read_truth(tmp_path / TRUTH).labels.long(), LABELS)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"labelled": torch.tensor([0, 99, 4, 6, 8, 10])}, "labelled must lie in 0 to 11"),
+        ({"labels": torch.tensor([1, 0])}, "labels must have shape"),
+        ({"gradients": torch.full((1, 2), float("nan"))}, "gradient must be finite"),
+        ({"other": torch.zeros(1)}, "must hold gradients, labelled"),
+    ],
+)
+def test_damaged_notes_are_named(tmp_path, change, message):
+    killed_after_checkpoints(tmp_path, steps=1)
+    path = tmp_path / "notes-000000.safetensors"
+    save_file({**load_file(path), **change}, path, {"cutlayer": "audit.notes/1"})
+    with pytest.raises(DataError, match=message) as caught:
+        read_recorded_training(tmp_path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_folder_with_labels_of_other_records_is_refused(tmp_path):
+    record(tmp_path)
+    with pytest.raises(DataError, match="a label for each of 3 records, got 12"):
+        ReleaseRecorder(tmp_path, IDS[:3], generator=torch.Generator())

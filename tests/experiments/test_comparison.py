@@ -220,7 +220,7 @@ def test_two_processes_in_one_folder_do_not_meet(finished):
 def test_missing_recordings_are_not_taken_for_whole(tmp_path):
     plan = small(splits=1, canaries=0, protections=("no_noise",), baselines=())
     run_comparison(plan, tmp_path / "run", Quiet())
-    next(iter((tmp_path / "run").glob("trainings/*/label_party/transcript/chunk-000001*"))).unlink()
+    next(iter((tmp_path / "run").glob("trainings/*/label_party/transcript/chunk-*"))).unlink()
     with pytest.raises(DataError, match="releases that were sent"):
         findings_of_run(plan, tmp_path / "run", None, ignore)
 

@@ -33,8 +33,8 @@ def assert_same(left: Release, right: Release) -> None:
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
     """A transcript of steps 0 to 2, each in a chunk of its own."""
-    writer = TranscriptWriter(tmp_path / "transcript", IDS)
     for step in range(3):
+        writer = TranscriptWriter(tmp_path / "transcript", IDS)
         writer.write(release(step))
         writer.flush()
     return writer.folder
@@ -91,10 +91,35 @@ def test_an_epoch_that_ends_is_on_disk(tmp_path):
 def test_a_full_chunk_is_written_within_an_epoch(tmp_path, monkeypatch):
     # A row takes 8 (record) + 8 (activation) + 4 (gradient) bytes; a release has three.
     monkeypatch.setattr("cutlayer.transcript.folder.CHUNK_BYTES", 120)
+    monkeypatch.setattr("cutlayer.transcript.folder.SMALLEST_CHUNK_BYTES", 120)
     writer = TranscriptWriter(tmp_path, IDS)
     for step in range(5):
         writer.write(release(step))
     assert Transcript(tmp_path).steps == (0, 1, 2, 3)
+
+
+def test_a_small_chunk_is_written_again_with_what_follows(tmp_path, monkeypatch):
+    # Three rows of 20 bytes a release: the third makes the chunk large enough to stand.
+    monkeypatch.setattr("cutlayer.transcript.folder.SMALLEST_CHUNK_BYTES", 180)
+    writer = TranscriptWriter(tmp_path, IDS)
+    chunks = []
+    for step in range(7):  # a checkpoint after each step, of which every second ends an epoch
+        writer.write(release(step, epoch=step // 2))
+        writer.flush()
+        assert Transcript(tmp_path).steps == tuple(range(step + 1))
+        chunks.append(len(list(tmp_path.glob("chunk-*"))))
+    assert chunks == [1, 1, 1, 2, 2, 2, 3]
+    for found in Transcript(tmp_path):
+        assert_same(found, release(found.step, epoch=found.step // 2))
+
+
+def test_a_flush_without_news_writes_nothing(tmp_path):
+    writer = TranscriptWriter(tmp_path, IDS)
+    writer.write(release(0))
+    writer.flush()
+    path_of(tmp_path, 0).unlink()
+    writer.flush()
+    assert not path_of(tmp_path, 0).exists()
 
 
 def test_every_third_step_is_kept(tmp_path):
@@ -104,6 +129,7 @@ def test_every_third_step_is_kept(tmp_path):
     ]  # fmt: skip
     writer.flush()
     assert Transcript(tmp_path).steps == (0, 3, 6)
+    assert [writer.holds(step) for step in (3, 4, 6, 9)] == [True, False, True, False]
 
 
 def test_a_file_holds_what_the_peer_saw_and_nothing_else(kept):
@@ -214,7 +240,9 @@ def test_a_sample_shrinks_further_when_the_training_goes_on(tmp_path):
     assert after < before
 
 
-def test_an_interruption_while_records_leave_keeps_whole_histories(tmp_path, monkeypatch):
+@pytest.fixture
+def interrupted(tmp_path, monkeypatch) -> Path:
+    """A transcript in three chunks of which one was thinned before the process died."""
     from cutlayer.transcript import folder as module
 
     def interrupt(path, releases):
@@ -223,16 +251,53 @@ def test_an_interruption_while_records_leave_keeps_whole_histories(tmp_path, mon
         write(path, releases)
 
     write = module._write_chunk
-    record_many(tmp_path, 10_000_000)
     with monkeypatch.context() as patch:
+        patch.setattr(module, "SMALLEST_CHUNK_BYTES", 1)
+        record_many(tmp_path, 10_000_000)
         patch.setattr(module, "_write_chunk", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            TranscriptWriter(tmp_path, MANY, limit_bytes=200_000, generator=torch.Generator())
+            TranscriptWriter(tmp_path, MANY, limit_bytes=250_000, generator=torch.Generator())
+    return tmp_path
+
+
+def test_an_interruption_while_records_leave_keeps_whole_histories(interrupted):
     visits = torch.zeros(4000, dtype=torch.int64)
-    for found in Transcript(tmp_path):
+    for found in Transcript(interrupted):
         visits[found.records] += 1
     assert sorted(set(visits.tolist())) == [0, 3]
     assert int((visits == 3).sum()) == 2000
+
+
+def test_an_interrupted_leaving_is_finished_before_anybody_else_leaves(interrupted):
+    # Half of the records are 144,000 bytes beside 63,000 of lists.
+    before = {r for found in Transcript(interrupted) for r in found.records.tolist()}
+    assert sum(path.stat().st_size for path in interrupted.iterdir()) > 250_000
+    writer = TranscriptWriter(interrupted, MANY, limit_bytes=250_000, generator=torch.Generator())
+    assert writer.sampled == 2000
+    assert sum(path.stat().st_size for path in interrupted.iterdir()) <= 250_000
+    assert {r for found in Transcript(interrupted) for r in found.records.tolist()} == before
+
+
+def test_an_interrupted_leaving_within_the_limit_is_finished_when_the_limit_is_met(interrupted):
+    writer = TranscriptWriter(interrupted, MANY, limit_bytes=320_000, generator=torch.Generator())
+    for step in (12, 13):  # 24,000 bytes each, of which half are kept: too many by 7,000
+        records = torch.arange(4000)[step % 4 :: 4]
+        rows = torch.zeros(1000, 2)
+        writer.write(Release(step, 3, records, rows, rows))
+    writer.flush()
+    assert writer.sampled == 2000
+
+
+def test_what_a_chunk_had_gathered_leaves_with_the_records(tmp_path):
+    # Nothing is ever large enough to stand: the one chunk is written again and again.
+    writer = record_many(tmp_path, 150_000)
+    assert len(list(tmp_path.glob("chunk-*"))) == 1
+    writer.write(Release(12, 3, torch.arange(4000), torch.zeros(4000, 2), torch.zeros(4000, 2)))
+    writer.flush()
+    last = list(Transcript(tmp_path))[-1]
+    assert (last.step, len(last.records)) == (12, writer.sampled)
+    with safe_open(path_of(tmp_path, 0), framework="pt") as file:
+        assert len(file.get_tensor("records").unique()) == writer.sampled
 
 
 def test_the_sample_follows_the_generator_and_nothing_else(tmp_path):

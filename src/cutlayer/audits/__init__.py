@@ -4,9 +4,10 @@ from cutlayer.audits.attack_tally import Measurement, StepCurve
 from cutlayer.audits.class_histograms import GradientHistogram
 from cutlayer.audits.first_layer_carrier import FirstLayerCarrier
 from cutlayer.audits.hints import Hint, Hints, pick_hint, read_hints, write_hints
+from cutlayer.audits.label_side import HINTS, TRUTH
 from cutlayer.audits.leak_audit import FirstLayer, LeakAudit, LeakAuditor, audit_leak
 from cutlayer.audits.live_leak import LiveLeak
-from cutlayer.audits.recorder import HINTS, TRANSCRIPT, TRUTH, ReleaseRecorder
+from cutlayer.audits.recorder import TRANSCRIPT, ReleaseRecorder
 from cutlayer.audits.release_audit import ReleaseAudit
 from cutlayer.audits.scope import FULL_SCOPE, AuditScope
 from cutlayer.audits.truth import Truth, read_truth, write_truth

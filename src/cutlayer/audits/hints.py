@@ -82,8 +82,8 @@ def pick_hint(
     return Hint(int(records[row]), clean_gradient[row].detach().clone())
 
 
-def write_hints(hints: Hints, path: Path) -> None:
-    """Write whole or not at all.
+def hint_tensors(hints: Hints) -> dict[str, Tensor]:
+    """Hints as tensors: ``steps``, ``records`` and ``gradients``.
 
     Raises:
         ValueError: the gradients have different widths or dtypes.
@@ -92,12 +92,31 @@ def write_hints(hints: Hints, path: Path) -> None:
     kinds = {(tuple(gradient.shape), gradient.dtype) for gradient in gradients}
     if len(kinds) > 1:
         raise ValueError(f"hints must have one width and dtype, got {sorted(map(str, kinds))}.")
-    tensors = {
+    return {
         "steps": torch.tensor(list(hints), dtype=torch.int64),
         "records": torch.tensor([hint.record for hint in hints.values()], dtype=torch.int64),
         "gradients": torch.stack(gradients) if gradients else torch.empty(0, 0),
     }
-    write_tensor_file(path, _KIND, tensors)
+
+
+def hints_of(tensors: Mapping[str, Tensor]) -> dict[int, Hint]:
+    """Hints that :func:`hint_tensors` made tensors of.
+
+    Raises:
+        ValueError: the tensors fit no hints.
+    """
+    steps, records = tensors["steps"].tolist(), tensors["records"].tolist()
+    rows = zip(steps, records, tensors["gradients"], strict=True)
+    return {step: Hint(record, gradient) for step, record, gradient in rows}
+
+
+def write_hints(hints: Hints, path: Path) -> None:
+    """Write whole or not at all.
+
+    Raises:
+        ValueError: the gradients have different widths or dtypes.
+    """
+    write_tensor_file(path, _KIND, hint_tensors(hints))
 
 
 def read_hints(path: Path) -> dict[int, Hint]:
@@ -107,9 +126,7 @@ def read_hints(path: Path) -> dict[int, Hint]:
         DataError: the file is missing, damaged, or holds something else.
     """
     tensors, _ = read_tensor_file(path, _KIND, _NAMES, fix=_FIX)
-    steps, records = tensors["steps"].tolist(), tensors["records"].tolist()
     try:
-        rows = zip(steps, records, tensors["gradients"], strict=True)
-        return {step: Hint(record, gradient) for step, record, gradient in rows}
+        return hints_of(tensors)
     except ValueError as error:
         raise DataError(f"{path} holds no valid hints: {error} {_FIX}") from error

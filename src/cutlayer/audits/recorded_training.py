@@ -8,10 +8,11 @@ from typing import Protocol
 from torch import Tensor
 
 from cutlayer import check
-from cutlayer.audits.hints import Hints, read_hints
+from cutlayer.audits.hints import Hints
+from cutlayer.audits.label_side import read_label_side
 from cutlayer.audits.leak_audit import FirstLayer
-from cutlayer.audits.recorder import HINTS, TRANSCRIPT, TRUTH
-from cutlayer.audits.truth import Truth, read_truth
+from cutlayer.audits.recorder import TRANSCRIPT
+from cutlayer.audits.truth import Truth
 from cutlayer.transcript.folder import Transcript
 from cutlayer.transcript.release import Release
 
@@ -66,5 +67,5 @@ def read_recorded_training(folder: Path) -> RecordedTraining:
     Raises:
         DataError: a part is missing or damaged.
     """
-    transcript, truth = Transcript(folder / TRANSCRIPT), read_truth(folder / TRUTH)
-    return RecordedTraining(transcript, truth, read_hints(folder / HINTS))
+    truth, hints = read_label_side(folder)
+    return RecordedTraining(Transcript(folder / TRANSCRIPT), truth, hints)

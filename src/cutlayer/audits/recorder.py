@@ -9,15 +9,13 @@ import torch
 from torch import Tensor
 
 from cutlayer import check
-from cutlayer.audits.hints import Hint, pick_hint, read_hints, write_hints
-from cutlayer.audits.truth import UNKNOWN, Truth, read_truth, write_truth
+from cutlayer.audits.hints import Hint, pick_hint
+from cutlayer.audits.label_side import LabelSide
 from cutlayer.transcript.folder import TranscriptWriter
 from cutlayer.transcript.release import Release
 
 TRANSCRIPT = "transcript"
 """Folder of what the non-label party saw; it holds no label."""
-TRUTH = "truth.safetensors"
-HINTS = "hints.safetensors"
 
 
 class ReleaseRecorder:
@@ -28,11 +26,13 @@ class ReleaseRecorder:
         folder/
         ├── transcript/          what the peer saw: may be shown to it
         ├── truth.safetensors    labels and canaries: may not
-        └── hints.safetensors    known positives and their clean gradients: may not
+        ├── hints.safetensors    known positives and their clean gradients: may not
+        └── notes-*              while a training runs, or was killed: what those two lack
 
-    Releases are written in chunks; truth, hints and the last chunk at each checkpoint, at the end
-    of each epoch and by :meth:`close`. Use it as a context manager, so that an interrupted training
-    keeps what was done. A recorder on the folder of an interrupted training goes on with it.
+    Releases are written in chunks; truth, hints and the last chunk at the end of each epoch and by
+    :meth:`close`, and at each checkpoint what is not on disk yet. Use it as a context manager, so
+    that an interrupted training keeps what was done. A recorder on the folder of an interrupted
+    training goes on with it.
 
     Args:
         folder: made if it does not exist.
@@ -59,9 +59,8 @@ class ReleaseRecorder:
         canaries: Tensor | None = None,
         limit_bytes: int | None = None,
     ) -> None:
-        if canaries is not None:
-            Truth(torch.zeros(len(ids)), canaries)  # refuse now what close() could not write
         self.folder = folder
+        self._label_side = LabelSide(folder, len(ids), canaries)
         self._transcript = TranscriptWriter(
             folder / TRANSCRIPT,
             ids,
@@ -71,12 +70,7 @@ class ReleaseRecorder:
         )
         self._generator = generator
         self._canaries = canaries
-        self._labels = torch.full((len(ids),), UNKNOWN, dtype=torch.int8)
-        self._hints: dict[int, Hint] = {}
         self._epoch: int | None = None
-        if (folder / TRUTH).exists() and (folder / HINTS).exists():
-            self._labels = read_truth(folder / TRUTH).labels
-            self._hints = read_hints(folder / HINTS)
 
     def on_release(self, release: Release, labels: Tensor, clean_gradient: Tensor) -> None:
         """Take note of one step. Nothing here changes what is sent.
@@ -109,8 +103,9 @@ class ReleaseRecorder:
             self._note_hint(release, labels, clean_gradient)
 
     def on_checkpoint(self) -> None:
-        """Write all that was seen so far."""
-        self.close()
+        """See that all that was seen so far is on disk."""
+        self._transcript.flush()
+        self._label_side.write_news()
 
     def _begin(self, release: Release, labels: Tensor) -> None:
         """Keep the labels; at a new epoch, all that was seen before."""
@@ -118,11 +113,11 @@ class ReleaseRecorder:
         if self._epoch not in (None, release.epoch):
             self.close()  # the run can be gone on with from here, and so can the recording
         self._epoch = release.epoch
-        self._note_labels(release.records.cpu(), labels.cpu().to(torch.int8))
+        self._label_side.note_labels(release.records.cpu(), labels.cpu().to(torch.int8))
 
     def _note_hint(self, release: Release, labels: Tensor, clean_gradient: Tensor) -> None:
         """Pick one record of the batch that the adversary may know."""
-        if release.step in self._hints:
+        if self._label_side.has_hint(release.step):
             return
         hint = pick_hint(
             release.records,
@@ -132,13 +127,12 @@ class ReleaseRecorder:
             canaries=self._canaries,
         )
         if hint is not None:
-            self._hints[release.step] = Hint(hint.record, hint.gradient.cpu())
+            self._label_side.note_hint(release.step, Hint(hint.record, hint.gradient.cpu()))
 
     def close(self) -> None:
         """Write all that was seen so far; the recording may go on afterwards."""
         self._transcript.flush()
-        write_truth(Truth(self._labels, self._canaries), self.folder / TRUTH)
-        write_hints(self._hints, self.folder / HINTS)
+        self._label_side.write_all()
 
     def __enter__(self) -> Self:
         return self
@@ -150,14 +144,3 @@ class ReleaseRecorder:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _note_labels(self, records: Tensor, labels: Tensor) -> None:
-        """Keep the labels, and refuse one that has changed."""
-        known = self._labels[records]
-        changed = int(((known != UNKNOWN) & (known != labels)).sum())
-        if changed:
-            raise ValueError(
-                f"labels must stay the same in every visit, got {changed} that changed; pass the "
-                "labels that the training started with."
-            )
-        self._labels[records] = labels

@@ -16,7 +16,7 @@ the limit is reached, half of the sampled records leave it, and with them all th
 Which records those are is drawn before the first release and depends on nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,7 +35,10 @@ from cutlayer.transcript.tensor_file import (
 )
 
 CHUNK_BYTES = 16 << 20
-"""A chunk is written when so much has gathered, or at the end of an epoch."""
+"""A chunk is written when so much has gathered, at the end of an epoch, and at each checkpoint."""
+
+SMALLEST_CHUNK_BYTES = 1 << 20
+"""A chunk with less is written again, with what has come since, instead of a new one beside it."""
 
 _IDS, _SAMPLE = "ids.safetensors", "sample.safetensors"
 _IDS_KIND, _SAMPLE_KIND = "transcript.ids/1", "transcript.sample/1"
@@ -48,9 +51,9 @@ _CHUNK_TENSORS = _PER_ROW + _PER_RELEASE
 class TranscriptWriter:
     """Keeps the releases of one training in chunks.
 
-    A chunk is complete or absent whatever interrupts the run; what had gathered since the last one
-    is lost with the process, so :meth:`flush` at points that the run can go on from. A writer on
-    the folder of an interrupted run goes on behind what that one kept.
+    A chunk is complete or absent whatever interrupts the run; what had gathered since the last
+    write is lost with the process, so :meth:`flush` at points that the run can go on from. A writer
+    on the folder of an interrupted run goes on behind what that one kept.
 
     Args:
         folder: made if it does not exist.
@@ -87,11 +90,14 @@ class TranscriptWriter:
         self._bind(ids)
         self._sample = _Sample.open(folder, len(ids), generator)
         self._require_room()
-        self._waiting: list[Release] = []
+        self._gathered: list[Release] = []  # the newest chunk, until it is large enough
         self._bytes = 0
+        self._is_written = True
         self._last: Release | None = None
         found = _chunk_paths(folder)
         self._chunks = len(found)
+        # An earlier process may have died before all rows of those who left the sample were gone.
+        self._is_thinned = not found or self._sample.size == len(ids)
         self._newest = max((step for path in found for step in _heads(path)[0]), default=-1)
         self._thin_to_limit()
 
@@ -105,8 +111,8 @@ class TranscriptWriter:
         return step % self.every == 0
 
     def holds(self, step: int) -> bool:
-        """Whether a release of this step, or of a later one, is on disk or waits to get there."""
-        return step <= self._newest
+        """Whether the release of this step is kept, and it or a later one is here already."""
+        return self.keeps(step) and step <= self._newest
 
     def write(self, release: Release) -> bool:
         """Keep one release if its step is due; it reaches the disk with its chunk.
@@ -136,19 +142,22 @@ class TranscriptWriter:
         self._newest = max(self._newest, release.step)
         kept = self._sample.part_of(self._last)
         if kept is not None:
-            self._waiting.append(kept)
+            self._gathered.append(kept)
             self._bytes += _size(kept)
+            self._is_written = False
         if self._bytes >= CHUNK_BYTES:
             self.flush()
         return True
 
     def flush(self) -> None:
         """Write what has gathered, and let records leave the sample if the limit is passed."""
-        if not self._waiting:
+        if self._is_written:
             return
-        _write_chunk(_chunk_path(self.folder, self._chunks), self._waiting)
-        self._chunks += 1
-        self._waiting, self._bytes = [], 0
+        _write_chunk(_chunk_path(self.folder, self._chunks), self._gathered)
+        self._is_written = True
+        if self._bytes >= SMALLEST_CHUNK_BYTES:
+            self._chunks += 1
+            self._gathered, self._bytes = [], 0
         self._thin_to_limit()
 
     def _thin_to_limit(self) -> None:
@@ -156,15 +165,15 @@ class TranscriptWriter:
         if self._limit is None:
             return
         while self._sample.size > 1 and _bytes_in(self.folder) > self._limit:
-            self._sample = self._sample.halved(self.folder)
+            if self._is_thinned:
+                self._sample = self._sample.halved(self.folder)
+                self._is_thinned = False
             for path in _chunk_paths(self.folder):
-                releases = [
-                    kept
-                    for release in _read_chunk(path, self._records)
-                    if (kept := self._sample.part_of(release)) is not None
-                ]
                 # A chunk without a row of the sample keeps its place, so that numbers stay whole.
-                _write_chunk(path, releases)
+                _write_chunk(path, self._sample.parts_of(_read_chunk(path, self._records)))
+            self._gathered = self._sample.parts_of(self._gathered)
+            self._bytes = sum(map(_size, self._gathered))
+            self._is_thinned = True
 
     def _bind(self, ids: Sequence[str]) -> None:
         """Write the ids, or see that the folder holds these."""
@@ -301,6 +310,11 @@ class _Sample:
             activation=release.activation[rows],
             gradient=release.gradient[rows],
         )
+
+    def parts_of(self, releases: Iterable[Release]) -> list[Release]:
+        """The sampled rows of several releases, without those that have none."""
+        parts = map(self.part_of, releases)
+        return [part for part in parts if part is not None]
 
     def _keep(self, folder: Path) -> None:
         """Write it whole or not at all."""
