@@ -5,12 +5,14 @@ import polars as pl
 import pytest
 import torch
 
-from cutlayer.data import PartyTable
+from cutlayer.audits import ReleaseRecorder
+from cutlayer.data import BatchSchedule, PartyTable
 from cutlayer.errors import StorageError
 from cutlayer.models import Top, mlp
 from cutlayer.parties import CheckpointStore
 from cutlayer.runs.configuration import LabelConfiguration, NonLabelConfiguration
 from cutlayer.runs.room import free_bytes, require_room, room_for, room_still_needed
+from cutlayer.transcript import Release
 
 BASE = {"run": "r", "file": "t.csv", "id": "id", "epochs": 3, "batch_size": 50, "cut_width": 4}
 BASE |= {"hidden": (8,), "validation_share": 0.1, "test_share": 0.2, "protection": "no_noise"}
@@ -30,27 +32,57 @@ def test_of_the_non_label_party_by_hand():
 
 def test_of_the_label_party_by_hand():
     # The cut and 2 columns in: 6 -> 8 -> 1, 56 + 9 = 65 numbers. 700 records train: 14 steps an
-    # epoch, 42 in all; a message and its reply are 2 x 50 x 4 floats.
-    configuration = LabelConfiguration(**BASE, label="y", record="1 GiB")
+    # epoch, 42 in all.
+    configuration = LabelConfiguration(**BASE, label="y")
     room = room_for(configuration, table("label party", 2))
-    assert (room.checkpoints, room.journal) == (4 * 3 * 65 * 4, 42 * 80)
-    assert room.recording == 42 * 2 * 50 * 4 * 4
-    assert room.total == 4 * 3 * 65 * 4 + 42 * 80 + 42 * 2 * 50 * 4 * 4
-    small = LabelConfiguration(**BASE, label="y", record=1000)
-    assert room_for(small, table("label party", 2)).recording == 1000
+    assert (room.checkpoints, room.journal, room.recording) == (4 * 3 * 65 * 4, 42 * 80, 0)
+    assert room.total == 4 * 3 * 65 * 4 + 42 * 80
+
+
+def test_of_a_recording_by_hand():
+    # 2100 rows of 2 x 4 floats and a position, 42 steps of 40 bytes. 1000 ids "i0" to "i999" have
+    # 3890 letters, a length and a rank each. Then 1000 labels, and 42 hints of 4 floats, a step
+    # and a position.
+    messages = 2100 * (2 * 16 + 8) + 42 * 40 + 3890 + 1000 * 12
+    beside = 1000 + 42 * (16 + 16)
+    whole = LabelConfiguration(**BASE, label="y", record="1 GiB")
+    assert room_for(whole, table("label party", 2)).recording == messages + beside
+    small = LabelConfiguration(**BASE, label="y", record=50_000)
+    assert room_for(small, table("label party", 2)).recording == 50_000 + beside
+
+
+@pytest.mark.parametrize("micro_batches", [1, 5])
+@pytest.mark.parametrize("limit", [None, 300_000])
+def test_a_real_recording_takes_about_what_was_estimated(tmp_path, micro_batches, limit):
+    changed = {**BASE, "cut_width": 16, "batch_size": 300, "micro_batches": micro_batches}
+    records = table("label party", 2, records=1000)
+    record = limit or "1 GiB"
+    configuration = LabelConfiguration(**changed, label="y", record=record)
+    # 700 of them train, in batches of 350.
+    schedule = BatchSchedule(700, 300, 3, seed=0, micro_batches=micro_batches)
+    generator = torch.Generator().manual_seed(0)
+    messages = tmp_path / "messages"
+    with ReleaseRecorder(messages, records.ids, generator=generator, limit_bytes=limit) as recorder:
+        for part in schedule:
+            rows = torch.randn(len(part.positions), 16, generator=generator)
+            recorder.on_release(
+                Release(part.step, part.epoch, part.positions, rows, rows),
+                records.labels[part.positions],
+                rows,
+            )
+    kept = sum(path.stat().st_size for path in messages.rglob("*.safetensors"))
+    room = room_for(configuration, records)
+    if limit is None:  # names and shapes come on top
+        assert kept == pytest.approx(room.recording, rel=0.02)
+        assert room_still_needed(room, tmp_path).recording < 0.02 * kept
+    else:  # the sample is halved until it fits
+        assert 0.4 * room.recording < kept <= 1.02 * room.recording
 
 
 def test_each_message_of_a_batch_has_its_entry_in_the_journal_by_hand():
-    # 42 updates of 5 messages; the rows that cross stay the same.
-    whole, cut = (
-        room_for(
-            LabelConfiguration(**BASE, label="y", record="1 GiB", micro_batches=micro_batches),
-            table("label party", 2),
-        )
-        for micro_batches in (1, 5)
-    )
-    assert cut.journal == 42 * 5 * 80
-    assert cut.recording == whole.recording
+    # 42 updates of 5 messages.
+    configuration = LabelConfiguration(**BASE, label="y", micro_batches=5)
+    assert room_for(configuration, table("label party", 2)).journal == 42 * 5 * 80
 
 
 def test_two_heads_take_the_room_of_two():

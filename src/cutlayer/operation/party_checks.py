@@ -163,7 +163,7 @@ def check_room(configuration: PartyConfiguration, reading: TableReading) -> Chec
     except CutlayerError as error:
         return fault("disk", str(error))
     found = (
-        f"{_size(free)} free; needed at most {_size(needed.total)}: checkpoints "
+        f"{_size(free)} free; needed about {_size(needed.total)}: checkpoints "
         f"{_size(needed.checkpoints)}, journal {_size(needed.journal)}, recording "
         f"{_size(needed.recording)}"
     )

@@ -18,8 +18,13 @@ from cutlayer.runs.halves import build_bottom, build_top
 
 CHECKPOINTS = 4
 """Three are kept, and a fourth is there while the oldest of them still is."""
-"""An entry of the journal, one for each step."""
 _FLOAT_BYTES = 4
+_INDEX_BYTES = 8
+"""Of a record's position, a step or a length."""
+_RANK_BYTES = 4
+"""Of a record, for the order in which records leave a recording that is too large."""
+_HEAD_BYTES = 16
+"""At most, of a step and its epoch in the head of a chunk, as text."""
 _ADAM_MOMENTS = 2
 _ROWS_LOOKED_AT = 10_000
 
@@ -33,7 +38,8 @@ class Room:
     journal: int
     """At most, if the peer holds all of this party's records."""
     recording: int
-    """At most, by the key ``record``."""
+    """About, if the peer holds all of this party's records: the messages, at most what ``record``
+    allows them, and the labels and hints beside them."""
 
     @property
     def total(self) -> int:
@@ -47,8 +53,12 @@ def room_for(configuration: PartyConfiguration, table: PartyTable) -> Room:
     With :math:`w` bytes of weights, :math:`p` of them trained, a checkpoint is :math:`w + 2p`,
     since Adam remembers two numbers for each; there are four while one is written. The journal
     has 80 bytes for each of :math:`m U` steps in :math:`U = E \max(1, \lfloor n/B \rfloor)` updates
-    of m messages, the recording at most :math:`2 \cdot 4 B d` for each update, and at most the limit
-    of ``record``.
+    of m messages.
+
+    The recording has two rows of :math:`d` floats and a position for each of the :math:`E n`
+    releases of a record, 40 bytes a step, the ids, and a rank for each record; but at most the limit
+    of ``record``. Beside it stand a byte for each record's label, and for each step a known
+    positive's gradient, with its step and position.
 
     Args:
         configuration: of this party.
@@ -64,12 +74,14 @@ def room_for(configuration: PartyConfiguration, table: PartyTable) -> Room:
     state = sum(_checkpoint_bytes(half) for half in _halves(configuration, shape))
     share = 1 - configuration.validation_share - configuration.test_share
     updates = configuration.epochs * max(1, int(len(table) * share / configuration.batch_size))
-    journal = recording = 0
-    if isinstance(configuration, LabelConfiguration):
-        journal = ENTRY_BYTES * configuration.micro_batches * updates
-        messages = 2 * _FLOAT_BYTES * configuration.batch_size * configuration.cut_width * updates
-        recording = min(int(configuration.record), messages)
-    return Room(CHECKPOINTS * state, journal, recording)
+    if not isinstance(configuration, LabelConfiguration):
+        return Room(CHECKPOINTS * state, 0, 0)
+    steps = configuration.micro_batches * updates
+    recording = 0
+    if configuration.record:
+        released = int(configuration.epochs * len(table) * share)
+        recording = _recording_bytes(configuration, table, steps, released)
+    return Room(CHECKPOINTS * state, ENTRY_BYTES * steps, recording)
 
 
 def room_still_needed(room: Room, folder: Path) -> Room:
@@ -139,6 +151,17 @@ def _checkpoint_bytes(half: nn.Module) -> int:
     state = sum(tensor.numel() * tensor.element_size() for tensor in half.state_dict().values())
     trained = sum(weight.numel() * weight.element_size() for weight in half.parameters())
     return state + _ADAM_MOMENTS * trained
+
+
+def _recording_bytes(
+    configuration: LabelConfiguration, table: PartyTable, steps: int, released: int
+) -> int:
+    """Messages, labels and hints of so many steps, in which so many rows are released."""
+    row = configuration.cut_width * _FLOAT_BYTES
+    lists = sum(len(name.encode()) + _INDEX_BYTES + _RANK_BYTES for name in table.ids)
+    releases = released * (2 * row + _INDEX_BYTES) + steps * (3 * _INDEX_BYTES + _HEAD_BYTES)
+    labels, hints = len(table), steps * (row + 2 * _INDEX_BYTES)
+    return min(int(configuration.record), lists + releases) + labels + hints
 
 
 def _bytes_in(paths: Iterable[Path]) -> int:
