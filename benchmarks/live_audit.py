@@ -4,7 +4,7 @@
 
 Both halves train in this process without a network, which is the shortest step that there can be;
 over a network the share is smaller. The two kinds of steps alternate in blocks, so that a slower or
-faster machine meets both alike; medians over blocks are compared.
+faster machine meets both alike; medians over blocks of processor time are compared.
 """
 
 import argparse
@@ -86,10 +86,10 @@ def main() -> None:
     plain, watched = [], []
     for _ in range(BLOCKS):
         for kind, seconds in ((None, plain), (live, watched)):
-            began = time.perf_counter()
+            began = time.process_time()
             for _ in range(options.steps // 2):
                 training.go_on(kind)
-            seconds.append((time.perf_counter() - began) / (options.steps // 2))
+            seconds.append((time.process_time() - began) / (options.steps // 2))
     without, with_live = statistics.median(plain), statistics.median(watched)
     print(f"Wide & Deep, batch {options.batch}, cut {options.cut}, one thread, Marvell s = 4")
     print(f"step without live audit {1e3 * without:.2f} ms")
