@@ -84,3 +84,6 @@ def test_new_records_to_predict_need_shared_ids_of_their_own(tmp_path):
     configuration = configured(tmp_path, alignment="private")
     with pytest.raises(DataError, match="align CONFIG --file NEW --aligned-ids NEW_IDS"):
         aligned_records(configuration, table(), predicting=True)
+    elsewhere = configured(tmp_path, alignment="private", aligned_ids=tmp_path / "new.parquet")
+    with pytest.raises(DataError, match=r"no shared ids at .*new\.parquet.*--aligned-ids NEW_IDS"):
+        aligned_records(elsewhere, table(), predicting=True)

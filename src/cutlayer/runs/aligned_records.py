@@ -98,7 +98,7 @@ def aligned_records(
     try:
         shared = read_aligned_ids(path)
     except DataError as error:
-        raise DataError(f"{party}: {error}") from error
+        raise DataError(f"{party}: {error}{f' {_ALIGN_NEW}' if predicting else ''}") from error
     lost = _missing(records.ids, shared)
     if lost:
         listed = ", ".join(repr(name) for name in lost[:_SHOWN])
