@@ -80,6 +80,7 @@ CASES = {
 
 def write_configurations(case, folder, port, protection):
     shared = f'run = "real"\nprotection = "{protection}"\naddress = "127.0.0.1:{port}"\n'
+    shared += "insecure_loopback = true\n"
     label = f'{shared}file = "{SHARED / case.label_file}"\naudit_every = 20\n{case.label}'
     other = f'{shared}file = "{SHARED / case.other_file}"\n{case.other}'
     for name, text in (("label", label), ("other", other)):
