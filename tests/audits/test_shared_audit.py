@@ -2,9 +2,10 @@
 
 import os
 import signal
+import time
 from dataclasses import replace
 from functools import partial
-from multiprocessing import active_children
+from multiprocessing import active_children, get_context
 
 import pytest
 import torch
@@ -163,6 +164,27 @@ def test_an_interruption_ends_every_worker(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         shared_audit(reader, everybody, FULL_SCOPE, RELEASES, workers=1, on_release=interrupted)
     assert not active_children()
+
+
+def test_an_interruption_ends_no_process_of_somebody_else(tmp_path):
+    began = []
+
+    def interrupted(done):
+        began.append(get_context("spawn").Process(target=time.sleep, args=(600,)))
+        began[0].start()
+        raise KeyboardInterrupt
+
+    everybody = posts(None, FULL_SCOPE, first_layer=True)
+    reader = partial(read, recorded(tmp_path))
+    with pytest.raises(KeyboardInterrupt):
+        shared_audit(reader, everybody, FULL_SCOPE, RELEASES, workers=1, on_release=interrupted)
+    (other,) = began
+    try:
+        assert active_children() == [other]
+    finally:
+        other.kill()
+        other.join()
+    assert other.exitcode == -signal.SIGKILL  # our own kill was the first
 
 
 def own_attack(gradient):

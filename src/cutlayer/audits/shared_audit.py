@@ -11,8 +11,9 @@ from ctypes import Array, c_int64
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import groupby
-from multiprocessing import active_children, get_context
-from typing import ClassVar
+from multiprocessing import active_children
+from multiprocessing.context import SpawnContext, SpawnProcess
+from typing import Any, ClassVar
 
 from cutlayer.attacks import Attack, HistoryAttack
 from cutlayer.audits.attack_tally import Measurement, StepCurve
@@ -81,9 +82,8 @@ def shared_audit(
         CutlayerError: a worker was killed.
     """
     shares = dealt(everybody, workers)
-    context = get_context("spawn")  # a copy of a process with torch's threads may hang
+    context = _OwnProcesses()
     progress = context.RawArray(c_int64, len(shares))
-    others = set(active_children())
     pool = ProcessPoolExecutor(
         min(workers, len(shares)),
         context,
@@ -106,8 +106,7 @@ def shared_audit(
             "ran out of memory. Audit again with fewer workers."
         ) from error
     except BaseException:
-        for child in set(active_children()) - others:
-            child.kill()
+        context.kill()
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
@@ -163,6 +162,27 @@ def joined(everybody: Sequence[Post], parts: Sequence[LeakAudit]) -> LeakAudit:
         curves=tuple(sorted((c for p in parts for c in p.curves), key=place)),
         histograms=tuple(sorted(histograms.values(), key=lambda h: layers.index(h.layer))),
     )
+
+
+class _OwnProcesses(SpawnContext):
+    """Starts processes afresh, as a copy of one with torch's threads may hang, and knows them.
+
+    The program around an audit may start others at the same time.
+    """
+
+    def __init__(self) -> None:
+        self._made: list[SpawnProcess] = []
+
+    def Process(self, *args: Any, **kwargs: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
+        """The name by which a pool asks for a process; a class in the context below."""
+        process = SpawnProcess(*args, **kwargs)
+        self._made.append(process)
+        return process
+
+    def kill(self) -> None:
+        """End those that run."""
+        for process in set(active_children()).intersection(self._made):
+            process.kill()
 
 
 class _Worker:

@@ -14,12 +14,13 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 from cutlayer.protocol.transports.attempts import HANDSHAKE_SECONDS
+from cutlayer.protocol.transports.network_transport import NetworkTransport
 
 MOST_SILENT = 64
 MOST_HANDSHAKES = 4
 _OUT_OF_DESCRIPTORS_PAUSE = 0.1
 
-Visitor = TypeVar("Visitor")
+Visitor = TypeVar("Visitor", bound=NetworkTransport)
 
 
 class Door(Generic[Visitor]):
@@ -57,10 +58,7 @@ class Door(Generic[Visitor]):
         with suppress(OSError):
             self._wake_there.send(b"x")
         self._thread.join()
-        with self._lock:
-            handshakes = list(self._handshakes)
-        for connected in handshakes:
-            _shut(connected)
+        self._send_away(keep=0)
 
     def _watch(self) -> None:
         """Accept, and hand over whoever speaks."""
@@ -92,21 +90,31 @@ class Door(Generic[Visitor]):
         """Give a connection that speaks a thread; if there are too many, the oldest leaves."""
         with self._lock:
             self._handshakes.append(connected)
-            leaving = self._handshakes[:-MOST_HANDSHAKES]
-        for oldest in leaving:
-            _shut(oldest)
+        self._send_away(keep=MOST_HANDSHAKES)
 
         def shake() -> None:
             visitor = None
             try:
                 visitor = self._authenticate(connected)
             finally:
-                with self._lock:  # from here on nobody shuts it down
-                    self._handshakes.remove(connected)
-            if visitor is not None:
+                with self._lock:  # from here on nobody sends it away
+                    may_enter = connected in self._handshakes
+                    if may_enter:
+                        self._handshakes.remove(connected)
+            if visitor is not None and may_enter:
                 self._welcome(visitor)
+            elif visitor is not None:
+                visitor.discard()
 
         threading.Thread(target=shake, name="cutlayer handshake", daemon=True).start()
+
+    def _send_away(self, *, keep: int) -> None:
+        """End the handshakes of all but the newest."""
+        with self._lock:  # what is over by now has been admitted, and stays
+            leaving = self._handshakes[: max(0, len(self._handshakes) - keep)]
+            del self._handshakes[: len(leaving)]
+            for oldest in leaving:
+                _shut(oldest)
 
     def _drop_the_silent(self) -> None:
         """Close those that have said nothing for too long, or are too many."""

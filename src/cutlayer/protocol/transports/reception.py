@@ -27,16 +27,20 @@ class Reception(Generic[Visitor]):
         self._changed = threading.Condition()
         self._current: Visitor | None = None
         self._is_new = False
+        self._is_closed = False
         self._refused = 0
         self._last_refusal = ""
 
     def arrive(self, visitor: Visitor) -> None:
-        """An authenticated connection of the peer is there."""
+        """An authenticated connection of the peer is there; after :meth:`close` it has to leave."""
         with self._changed:
-            old, was_new = self._current, self._is_new
-            self._current, self._is_new = visitor, True
-            self._changed.notify_all()
-        if old is not None and was_new:
+            is_closed, old, was_new = self._is_closed, self._current, self._is_new
+            if not is_closed:
+                self._current, self._is_new = visitor, True
+                self._changed.notify_all()
+        if is_closed:
+            visitor.discard()
+        elif old is not None and was_new:
             old.discard()
         elif old is not None:
             old.break_off("The peer has connected anew, which ends this connection.")
@@ -78,8 +82,9 @@ class Reception(Generic[Visitor]):
             )
 
     def close(self) -> None:
-        """Send the current visitor away."""
+        """Send the current visitor away, and everybody who comes later."""
         with self._changed:
+            self._is_closed = True
             current, self._current, self._is_new = self._current, None, False
         if current is not None:
             current.discard()
