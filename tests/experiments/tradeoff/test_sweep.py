@@ -95,6 +95,7 @@ def test_a_killed_sweep_loses_what_was_in_flight_and_no_more(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_a_sweep_whose_processes_are_all_killed_again_and_again_ends_the_same(tmp_path):
     protections = ["no_noise", "isotropic:t=[1,4]", "max_norm", "marvell:s=4", "residual:sigma=2"]
     config = write(tmp_path, protections)
