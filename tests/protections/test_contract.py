@@ -59,6 +59,17 @@ def test_it_states_stage_strength_and_guarantee(name):
 
 
 @pytest.mark.parametrize("name", GRADIENT)
+def test_only_a_guarantee_that_says_so_depends_on_the_batches_and_the_state_keeps_it(name):
+    protection, fresh = EXAMPLES[name](), EXAMPLES[name]()
+    gradient, labels = batch(scale=3.0)
+    protection.perturb(gradient, labels, noise=SeededNoise(0))
+    after = protection.guarantee(5)
+    assert (after != fresh.guarantee(5)) == protection.guarantee_depends_on_state
+    fresh.restore(protection.state())
+    assert fresh.guarantee(5) == after
+
+
+@pytest.mark.parametrize("name", GRADIENT)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_shape_type_and_finiteness_are_kept(name, dtype):
     gradient, labels = batch()

@@ -3,6 +3,7 @@ import re
 import pytest
 
 from cutlayer.reports.phrases import interval
+from cutlayer.reports.summary import seen_by
 from cutlayer.reports.wording import (
     accounts,
     estimate,
@@ -12,6 +13,7 @@ from cutlayer.reports.wording import (
     outcome,
     pairs,
     printable,
+    release_names,
     verdicts,
 )
 
@@ -237,6 +239,42 @@ def test_what_an_earlier_start_sent_is_never_called_measured(make_findings):
     (gap,) = (gap for gap in not_measured(part) if "earlier start" in gap)
     assert gap.startswith("Messages 1 to 1,200: ")
     assert "`cutlayer audit`" not in gap
-    recorded = make_findings(messages_before=1200, settings={"record": 1 << 20})
-    (gap,) = (gap for gap in not_measured(recorded) if "earlier start" in gap)
-    assert "`cutlayer audit` on its folder attacks all of it" in gap
+
+
+@pytest.mark.parametrize(
+    ("recorded", "said"),
+    [
+        (1200, "They are on record: `cutlayer audit` on the run's folder attacks them."),
+        (400, "400 of them are on record: `cutlayer audit` on the run's folder attacks those; "),
+        (0, "None of them is on record: "),
+    ],
+)
+def test_an_audit_is_promised_for_what_the_folder_holds_alone(make_findings, recorded, said):
+    """Whatever the key ``record`` says at the last start."""
+    part = make_findings(
+        messages_before=1200, messages_recorded=recorded, settings={"record": 1 << 20}
+    )
+    (gap,) = (gap for gap in not_measured(part) if "earlier start" in gap)
+    assert said in gap
+
+
+def test_what_nobody_recorded_is_named_and_never_called_measured(make_findings):
+    part = make_findings(
+        messages_before=100, messages_missing=[(200, 200), (401, 1500)], messages_sent=1500
+    )
+    said = [outcome(part), *accounts(part), *(v.text for v in verdicts(part)), *lead(part)]
+    for sentence in said:
+        measured = re.sub(
+            r"at most [\d.]+ (over|from) the whole training|proven[^.;]*", "", sentence
+        )
+        assert "the whole training" not in measured
+        assert "since message" not in measured
+    assert "from the recorded messages" in " ".join(accounts(part))
+    assert release_names(seen_by(part))["all"] == "recorded messages"
+    (gap,) = (gap for gap in not_measured(part) if "not on record" in gap)
+    assert gap.startswith(
+        "Message 200 and messages 401 to 1,500, the end of the run: sent, but not on record"
+    )
+    later = make_findings(messages_missing=[(5, 6)], messages_sent=1500)
+    (gap,) = (gap for gap in not_measured(later) if "not on record" in gap)
+    assert gap.startswith("Messages 5 to 6: sent")

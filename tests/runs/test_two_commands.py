@@ -181,6 +181,7 @@ def test_a_finished_run_is_gone_on_with_for_more_epochs(pair):
     page = (pair.kept("label") / "report.html").read_text()
     assert f"Messages 1 to {before}: an earlier start sent them" in page
     assert f"the training since message {before + 1}" in " ".join(done["label"][1].split())
+    assert (findings["messages_recorded"], findings["messages_sent"]) == (0, before * 5 // 3)
     second = load_file(pair.kept("other") / "bottom.safetensors")
     assert not torch.equal(first["0.weight"], second["0.weight"])
 

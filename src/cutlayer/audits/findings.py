@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
 from cutlayer.durable import whole_file
 from cutlayer.errors import DataError
@@ -246,6 +246,13 @@ class Findings(_Record):
     messages_before: int = Field(default=0, ge=0)
     """Gradient messages that an earlier start of an interrupted run sent, and that this document
     does not cover; ``all`` then means all since."""
+    messages_missing: list[tuple[PositiveInt, PositiveInt]] = Field(default_factory=list)
+    """Numbers of the first and last message, counted from 1, of each later gap: they were sent, and
+    this document does not cover them either."""
+    messages_recorded: int = Field(default=0, ge=0)
+    """Of :attr:`messages_before`, how many the run's folder holds for an audit."""
+    messages_sent: int | None = Field(default=None, ge=0)
+    """Gradient messages over all starts of the run, covered or not; null where nobody knows."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, populate_by_name=True

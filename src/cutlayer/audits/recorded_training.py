@@ -9,6 +9,7 @@ from torch import Tensor
 
 from cutlayer import check
 from cutlayer.audits.hints import Hints
+from cutlayer.audits.joined_messages import JoinedMessages
 from cutlayer.audits.label_side import read_label_side
 from cutlayer.audits.leak_audit import FirstLayer
 from cutlayer.audits.recorder import TRANSCRIPT
@@ -61,11 +62,21 @@ class RecordedTraining:
     activations are then left out."""
 
 
-def read_recorded_training(folder: Path) -> RecordedTraining:
+def read_recorded_training(folder: Path, *, messages: int = 1) -> RecordedTraining:
     """What a :class:`~cutlayer.audits.recorder.ReleaseRecorder` wrote.
 
+    Args:
+        folder: of the recording.
+        messages: that each batch of the training crossed in; they become one release, as the
+            non-label party made them with the same weights and may join what it got for them.
+
     Raises:
+        ValueError: ``messages`` is below 1.
         DataError: a part is missing or damaged.
     """
+    transcript = Transcript(folder / TRANSCRIPT)
     truth, hints = read_label_side(folder)
-    return RecordedTraining(Transcript(folder / TRANSCRIPT), truth, hints)
+    if messages == 1:
+        return RecordedTraining(transcript, truth, hints)
+    joined = JoinedMessages(transcript, messages)
+    return RecordedTraining(joined, truth, joined.hints(hints))

@@ -11,7 +11,8 @@ from torch import Tensor
 from cutlayer import check
 from cutlayer.audits.hints import Hint, pick_hint
 from cutlayer.audits.label_side import LabelSide
-from cutlayer.transcript.folder import TranscriptWriter
+from cutlayer.audits.recorded_steps import read_recorded_steps, write_recorded_steps
+from cutlayer.transcript.folder import Transcript, TranscriptWriter
 from cutlayer.transcript.release import Release
 
 TRANSCRIPT = "transcript"
@@ -27,7 +28,8 @@ class ReleaseRecorder:
         ├── transcript/          what the peer saw: may be shown to it
         ├── truth.safetensors    labels and canaries: may not
         ├── hints.safetensors    known positives and their clean gradients: may not
-        └── notes-*              while a training runs, or was killed: what those two lack
+        ├── steps.json           which steps were seen
+        └── notes-*              while a training runs, or was killed: what truth and hints lack
 
     Releases are written in chunks; truth, hints and the last chunk at the end of each epoch and by
     :meth:`close`, and at each checkpoint what is not on disk yet. Use it as a context manager, so
@@ -71,6 +73,7 @@ class ReleaseRecorder:
         self._generator = generator
         self._canaries = canaries
         self._epoch: int | None = None
+        self._steps = read_recorded_steps(folder, Transcript(folder / TRANSCRIPT))
 
     def on_release(self, release: Release, labels: Tensor, clean_gradient: Tensor) -> None:
         """Take note of one step. Nothing here changes what is sent.
@@ -84,8 +87,7 @@ class ReleaseRecorder:
             ValueError: shapes differ, or a record has another label than at an earlier visit.
         """
         self._begin(release, labels)
-        if self._transcript.write(release):
-            self._note_hint(release, labels, clean_gradient)
+        self._write(release, labels, clean_gradient)
 
     def on_copy(self, release: Release, labels: Tensor, clean_gradient: Tensor) -> None:
         """Take note of a step that is sent again, unless an earlier process wrote it down.
@@ -99,21 +101,33 @@ class ReleaseRecorder:
             ValueError: as :meth:`on_release`.
         """
         self._begin(release, labels)
-        if self._transcript.holds(release.step) or self._transcript.write(release):
+        if self._transcript.holds(release.step):
             self._note_hint(release, labels, clean_gradient)
+        else:
+            self._write(release, labels, clean_gradient)
 
     def on_checkpoint(self) -> None:
         """See that all that was seen so far is on disk."""
         self._transcript.flush()
         self._label_side.write_news()
+        write_recorded_steps(self._steps, self.folder)
 
     def _begin(self, release: Release, labels: Tensor) -> None:
         """Keep the labels; at a new epoch, all that was seen before."""
         check.binary_labels("labels", labels, examples=len(release.records))
-        if self._epoch not in (None, release.epoch):
+        if self._epoch is None:
+            self._steps = self._steps.begun_at(release.step)
+            write_recorded_steps(self._steps, self.folder)
+        elif self._epoch != release.epoch:
             self.close()  # the run can be gone on with from here, and so can the recording
         self._epoch = release.epoch
         self._label_side.note_labels(release.records.cpu(), labels.cpu().to(torch.int8))
+
+    def _write(self, release: Release, labels: Tensor, clean_gradient: Tensor) -> None:
+        """Keep a release whose step is due, and a hint to it."""
+        if self._transcript.write(release):
+            self._steps = self._steps.with_step(release.step)
+            self._note_hint(release, labels, clean_gradient)
 
     def _note_hint(self, release: Release, labels: Tensor, clean_gradient: Tensor) -> None:
         """Pick one record of the batch that the adversary may know."""
@@ -133,6 +147,7 @@ class ReleaseRecorder:
         """Write all that was seen so far; the recording may go on afterwards."""
         self._transcript.flush()
         self._label_side.write_all()
+        write_recorded_steps(self._steps, self.folder)
 
     def __enter__(self) -> Self:
         return self

@@ -40,7 +40,6 @@ from cutlayer.runs.party_runs import (
     run_label_party,
     run_non_label_party,
 )
-from cutlayer.runs.recording import without_guarantee
 from cutlayer.runs.session_opening import endpoint_of, read_records
 
 FINDINGS_FILE, PAGE_FILE = "findings.json", "report.html"
@@ -69,11 +68,9 @@ def label_party(context: typer.Context, config: Configuration) -> None:
     if not half.sent.releases and (folder / FINDINGS_FILE).exists():
         console.print("Nothing was left to train. The findings and page of the run stay.")
     else:
-        may_stop = configuration.stop_above is not None
-        findings = without_guarantee(run.findings) if may_stop else run.findings
-        write_findings(findings, folder / FINDINGS_FILE)
-        print_table(findings, console)
-        write_page(findings, folder / PAGE_FILE)
+        write_findings(run.findings, folder / FINDINGS_FILE)
+        print_table(run.findings, console)
+        write_page(run.findings, folder / PAGE_FILE)
     if half.validation is not None:
         console.print(f"Validation AUC {half.validation.auc:.4f}, loss {half.validation.loss:.4f}")
     console.print(f"Test AUC {half.test.auc:.4f}, loss {half.test.loss:.4f}")

@@ -142,6 +142,14 @@ class CheckpointStore:
         for name, optimizer in optimizers.items():
             path = self._path(step) / f"{name}.optimizer.safetensors"
             _fill_optimizer(optimizer, _read(path), path)
+        return self.protection_state(step)
+
+    def protection_state(self, step: int) -> dict[str, Tensor]:
+        """What the protection remembered after ``step`` steps.
+
+        Raises:
+            DataError: the file is missing or damaged.
+        """
         return _read(self._path(step) / _PROTECTION_FILE)
 
     @property

@@ -103,6 +103,31 @@ class Head(ABC):
             )
 
 
+def restore_protection(protection: Protection, state: Mapping[str, Tensor]) -> bool:
+    """Give a protection back what a checkpoint keeps of it.
+
+    Args:
+        protection: with the settings of the run.
+        state: as :meth:`Head.state` gave it.
+
+    Returns:
+        Whether it was primed, and so has seen a batch; False for protections that need no priming.
+
+    Raises:
+        DataError: the state belongs to another protection.
+    """
+    kept = dict(state)
+    primed = kept.pop(_PRIMED, None) is not None
+    try:
+        protection.restore(kept)
+    except KeyError as error:
+        raise DataError(
+            f"label party: the checkpoint is not of {protection.name} ({error} is missing). Go on "
+            "with the protection that the run had."
+        ) from error
+    return primed
+
+
 class GradientHead(Head):
     """One top, trained on clean labels; the cut gradient is perturbed on its way out."""
 
@@ -165,15 +190,7 @@ class GradientHead(Head):
 
     @override
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        kept = dict(state)
-        self._primed = kept.pop(_PRIMED, None) is not None
-        try:
-            self._protection.restore(kept)
-        except KeyError as error:
-            raise DataError(
-                f"label party: the checkpoint is not of {self._protection.name} ({error} is "
-                "missing). Go on with the protection that the run had."
-            ) from error
+        self._primed = restore_protection(self._protection, state)
 
     def _prime(self, activation: Tensor, own_features: Tensor) -> None:
         """Show the protection both classes: the first message under label 1, then under label 0.

@@ -69,9 +69,13 @@ class ReleaseJournal:
     @property
     def releases_per_record(self) -> int:
         """How often a record was sent at most, over all starts."""
-        if self._bound is None or not self.released:
-            return 0
-        return -(-self.released // int(self._bound["steps_per_epoch"]))
+        steps = self.steps_per_epoch
+        return 0 if steps is None else -(-self.released // steps)
+
+    @property
+    def steps_per_epoch(self) -> int | None:
+        """In how many steps each record is sent once; ``None`` where nothing is bound yet."""
+        return None if self._bound is None else int(self._bound["steps_per_epoch"])
 
     def bind(self, binding: Mapping[str, str]) -> None:
         """State what the steps of this run mean; must be the same at every start.

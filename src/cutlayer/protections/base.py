@@ -51,6 +51,11 @@ class Protection(ABC):
         """How often a record may be sent for the goal to hold; ``None`` where it is not planned."""
         return None
 
+    @property
+    def guarantee_depends_on_state(self) -> bool:
+        """Whether :meth:`guarantee` speaks of the batches so far, as :meth:`state` keeps them."""
+        return False
+
     def state(self) -> dict[str, Tensor]:
         """What batches have left behind, as named tensors, for a checkpoint; empty for most."""
         return {}

@@ -124,6 +124,11 @@ class Marvell(GradientProtection):
     def simulation_only(self) -> bool:
         return self.statistics == "batch"
 
+    @property
+    @override
+    def guarantee_depends_on_state(self) -> bool:
+        return True
+
     def share_statistics(self, group: distributed.ProcessGroup | None = None) -> None:
         """From now on describe the classes by the rows of all ranks of a group together.
 

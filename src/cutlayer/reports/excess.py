@@ -65,7 +65,7 @@ def why_above(summary: ProtectionSummary) -> str:
     by_reason: dict[str, list[str]] = {}
     for row in rows:
         by_reason.setdefault(_reason(row, summary), []).append(
-            f"{who(row)} reads {reading(row)} from {over(row.releases, summary.messages_before)}, "
+            f"{who(row)} reads {reading(row)} from {over(row.releases, summary.seen)}, "
             f"more than the bound of {number(row.guarantee.leak_auc)}"
         )
     told = [f"{', and '.join(leaks)}: {reason}" for reason, leaks in by_reason.items()]

@@ -20,6 +20,7 @@ from cutlayer.reports.summary import (
     below_floor,
     by_protection,
     layers_of,
+    seen_by,
     worst_first,
 )
 
@@ -83,7 +84,7 @@ def render_page(findings: Findings) -> str:
         leak_tables=list(_leak_tables(findings, summaries)),
         names={
             "layer": wording.LAYER_NAMES,
-            "releases": wording.release_names(findings.messages_before),
+            "releases": wording.release_names(seen_by(findings)),
             "target": wording.TARGET_NAMES,
             "kind": wording.KIND_NAMES,
         },

@@ -1,7 +1,7 @@
 """The short phrases that every sentence and table of a report is made of."""
 
 from cutlayer.audits.findings import FindingRow, KnowledgeBaseline
-from cutlayer.reports.summary import Releases
+from cutlayer.reports.summary import Releases, Seen
 
 
 def number(value: float | None) -> str:
@@ -16,13 +16,13 @@ def interval(row: FindingRow | KnowledgeBaseline | None) -> str:
     return f"{number(row.leak_auc_low)} to {number(row.leak_auc_high)}"
 
 
-def over(releases: Releases, messages_before: int) -> str:
+def over(releases: Releases, seen: Seen) -> str:
     """What the counts of releases are called in a sentence, to follow "from" or "over"."""
-    since = (
-        f"the training since message {messages_before + 1:,}"
-        if messages_before
-        else "the whole training"
-    )
+    since = "the whole training"
+    if seen.gaps:
+        since = "the recorded messages"
+    elif seen.before:
+        since = f"the training since message {seen.before + 1:,}"
     return {"one": "one release", "some": "the first epochs", "all": since}[releases]
 
 

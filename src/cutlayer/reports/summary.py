@@ -87,6 +87,25 @@ class Visits:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """Which of a training's messages the attacks saw."""
+
+    before: int = 0
+    """First messages that they did not see, since an earlier start sent them."""
+    gaps: bool = False
+    """Whether later ones were not seen either, since nobody recorded them."""
+
+
+WHOLE = Seen()
+"""All of them."""
+
+
+def seen_by(findings: Findings) -> Seen:
+    """Which messages the attacks of a document saw."""
+    return Seen(findings.messages_before, bool(findings.messages_missing))
+
+
+@dataclass(frozen=True)
 class ProtectionSummary:
     """Everything that a document says about one protection at one strength, or one baseline."""
 
@@ -97,8 +116,8 @@ class ProtectionSummary:
     applied: Applied | None
     baselines: tuple[KnowledgeBaseline, ...] = ()
     """What is known without any message."""
-    messages_before: int = 0
-    """Messages of the training that the rows do not cover, since an earlier start sent them."""
+    seen: Seen = WHOLE
+    """Which messages the rows cover."""
 
     @property
     def label(self) -> str:
@@ -285,7 +304,7 @@ def by_protection(findings: Findings) -> list[ProtectionSummary]:
             utility=next((u for u in findings.utility if (u.protection, u.strength) == key), None),
             applied=next((a for a in findings.applied if (a.protection, a.strength) == key), None),
             baselines=tuple(b for b in findings.baselines if (b.protection, b.strength) == key),
-            messages_before=findings.messages_before,
+            seen=seen_by(findings),
         )
         for key in keys
     ]

@@ -20,6 +20,7 @@ from cutlayer.reports.summary import (
     below_floor,
     by_protection,
     layers_of,
+    seen_by,
     worst_first,
 )
 from cutlayer.reports.wording import (
@@ -289,7 +290,7 @@ def _legend(findings: Findings) -> Text:
             "apart; 0.5 is guessing, 1 gives every label away."
         ),
         f"Dim, {CHANCE_MARK}: 95 % of attackers who know nothing reach as much.",
-        f"All: {over('all', findings.messages_before)}, scores averaged over visits.",
+        f"All: {over('all', seen_by(findings))}, scores averaged over visits.",
         "Guarantee: rigorous is proven, model holds under assumptions only.",
     ]
     if any(above_bound(row) for row in findings.rows):

@@ -12,7 +12,7 @@ from matplotlib.transforms import IdentityTransform
 from cutlayer.audits.findings import Findings
 from cutlayer.reports.label_placement import Box, place_labels
 from cutlayer.reports.phrases import number, over
-from cutlayer.reports.summary import ProtectionSummary, by_protection
+from cutlayer.reports.summary import ProtectionSummary, by_protection, seen_by
 from cutlayer.reports.svg import INK, SURFACE, Canvas, mark, quiet
 from cutlayer.reports.wording import printable
 
@@ -52,7 +52,7 @@ def utility_beside_leak(findings: Findings) -> str | None:
     with Canvas("scatter", 5.0, 4.0) as canvas:
         axes = canvas.figure.subplots()
         axes.set_xlim(0.485, 1.015)
-        axes.set_xlabel(f"worst leak AUC over {over('all', findings.messages_before)}")
+        axes.set_xlabel(f"worst leak AUC over {over('all', seen_by(findings))}")
         axes.set_ylabel("test AUC")
         axes.margins(y=0.12)
         quiet(axes)

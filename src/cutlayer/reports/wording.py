@@ -8,11 +8,14 @@ from cutlayer.reports.excess import beside_bound, why_above
 from cutlayer.reports.phrases import number, over, who
 from cutlayer.reports.summary import (
     CANARY_DEVIATIONS,
+    WHOLE,
     Estimate,
     ProtectionSummary,
     Releases,
+    Seen,
     above_bound,
     by_protection,
+    seen_by,
 )
 
 Level = Literal["alarm", "warning", "good", "note"]
@@ -36,13 +39,13 @@ class Verdict:
     """Lower is shown first where there is room for a few verdicts only."""
 
 
-def release_names(messages_before: int) -> dict[Releases, str]:
-    """What the counts of releases are called in a table.
-
-    Args:
-        messages_before: messages of the training that the document does not cover.
-    """
-    every = f"from message {messages_before + 1:,} on" if messages_before else "whole training"
+def release_names(seen: Seen) -> dict[Releases, str]:
+    """What the counts of releases are called in a table."""
+    every = "whole training"
+    if seen.gaps:
+        every = "recorded messages"
+    elif seen.before:
+        every = f"from message {seen.before + 1:,} on"
     return {"one": "one release", "some": "first epochs", "all": every}
 
 
@@ -113,7 +116,7 @@ def accounts(findings: Findings) -> list[str]:
         worst, bound = max(summary.attacked, key=_value), summary.bound("all")
         sentence = (
             f"Under {summary.label} the worst attack, {who(worst)}, tells {_target(worst)} in "
-            f"{pairs(_value(worst))} from {over(worst.releases, findings.messages_before)}"
+            f"{pairs(_value(worst))} from {over(worst.releases, seen_by(findings))}"
         )
         if worst.needs:
             sentence += f"; it needs {worst.needs}"
@@ -240,6 +243,8 @@ def not_measured(findings: Findings) -> list[str]:
         gaps.append("The run was interrupted: everything here covers only what was done.")
     if findings.messages_before:
         gaps.append(_not_covered(findings))
+    if findings.messages_missing:
+        gaps.append(_not_recorded(findings))
     if findings.first_layer != "measured":
         gaps.append(f"First layer: {findings.first_layer}")
     if findings.rows and not any(row.target == "canaries" for row in findings.rows):
@@ -264,17 +269,42 @@ def not_measured(findings: Findings) -> list[str]:
     return gaps
 
 
+_COUNTED = "The bound, where there is one, counts them too."
+
+
 def _not_covered(findings: Findings) -> str:
-    """What an earlier start of an interrupted run sent, which nobody kept unless it recorded."""
-    recorded = str(findings.settings.get("record", "0")) != "0"
-    remedy = (
-        "The run was recorded: `cutlayer audit` on its folder attacks all of it."
-        if recorded
-        else "A run with the key record can be attacked as a whole all the same."
-    )
+    """What an earlier start of an interrupted run sent, and how much of it is on record."""
+    recorded = findings.messages_recorded
+    if recorded == findings.messages_before:
+        remedy = "They are on record: `cutlayer audit` on the run's folder attacks them."
+    elif recorded:
+        remedy = (
+            f"{recorded:,} of them are on record: `cutlayer audit` on the run's folder attacks "
+            "those; nobody can attack the others any more."
+        )
+    else:
+        remedy = (
+            "None of them is on record: only a run that has the key record from its first start on "
+            "can be attacked as a whole."
+        )
     return (
         f"Messages 1 to {findings.messages_before:,}: an earlier start sent them. The attacks saw "
-        f"only what came after; with all of it they may read more. The bound covers all. {remedy}"
+        f"only what came after; with all of it they may read more. {_COUNTED} {remedy}"
+    )
+
+
+def _not_recorded(findings: Findings) -> str:
+    """What was sent while nothing was recorded, or before a crash that took the record with it."""
+    named = []
+    for first, last in findings.messages_missing:
+        message = f"message {first:,}" if first == last else f"messages {first:,} to {last:,}"
+        named.append(
+            f"{message}, the end of the run" if last == findings.messages_sent else message
+        )
+    listed = f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]
+    return (
+        f"M{listed[1:]}: sent, but not on record, by a start without the key record or one that "
+        f"was killed. The attacks did not see them; with them they may read more. {_COUNTED}"
     )
 
 
@@ -300,15 +330,15 @@ def _verdict(summary: ProtectionSummary) -> Verdict:
 
 def _model(summary: ProtectionSummary) -> Verdict:
     """A bound under assumptions stands or falls with the worst measured attack."""
-    promises, begin = [], summary.messages_before
+    promises, seen = [], summary.seen
     both: tuple[Releases, Releases] = ("one", "all")
     for releases in both:
         bound, worst = summary.bound(releases), summary.worst(releases=releases)
         if bound is not None and bound.leak_auc is not None and worst is not None:
             promises.append(
-                f"at most {number(bound.leak_auc)} from {over(releases, 0)}, "
+                f"at most {number(bound.leak_auc)} from {over(releases, WHOLE)}, "
                 f"measured {beside_bound(worst)} by {who(worst)}"
-                + (f" since message {begin + 1:,}" if begin and releases == "all" else "")
+                + ("" if seen == WHOLE or releases == "one" else f" in {over(releases, seen)}")
             )
     if not promises:
         text = f"its bound is not stated. {_measured(summary)}"
@@ -331,7 +361,7 @@ def _rigorous(summary: ProtectionSummary) -> Verdict:
     if check.standing == "above":
         text = (
             f"{promise}, but the canaries read {worst} from "
-            f"{over(check.row.releases, summary.messages_before)}, ABOVE "
+            f"{over(check.row.releases, summary.seen)}, ABOVE "
             f"the bound of {number(check.row.guarantee.leak_auc)} by more than "
             f"{CANARY_DEVIATIONS} deviations of chance. Something is wrong: do not rely on this "
             "training."
@@ -354,7 +384,7 @@ def _proven(summary: ProtectionSummary) -> str:
         bound = summary.bound(releases)
         if bound is not None and bound.leak_auc is not None:
             return (
-                f"at most {number(bound.leak_auc)} over {over(releases, 0)} is proven, "
+                f"at most {number(bound.leak_auc)} over {over(releases, WHOLE)} is proven, "
                 "for every network and every attack"
             )
     return "a bound is proven, but its value is not stated"
@@ -373,14 +403,14 @@ def _measured(summary: ProtectionSummary) -> str:
     worst = [row for r in both if (row := summary.worst(releases=r)) is not None]
     first, *others = worst
     sentence = (
-        f"From {over(first.releases, summary.messages_before)}, {who(first)} tells a positive from "
+        f"From {over(first.releases, summary.seen)}, {who(first)} tells a positive from "
         f"a negative in {pairs(_value(first))}"
     )
     for row in others:
         many = pairs(_value(row))
         how_many = "in as many" if many == pairs(_value(first)) else f"in {many}"
         same = (row.attack, row.layer) == (first.attack, first.layer)
-        all_of_it = over(row.releases, summary.messages_before)
+        all_of_it = over(row.releases, summary.seen)
         sentence += f"; from {all_of_it}, {'' if same else who(row) + ' '}{how_many}"
     return f"{sentence}. {_contrast(summary)}".strip()
 

@@ -7,28 +7,18 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from cutlayer.audits import FirstLayerCarrier, ReleaseRecorder
-from cutlayer.audits.finding_rows import (
-    GENEROUS_HINT,
-    Audited,
-    attack_notes,
-    class_histograms,
-    finding_rows,
-    knowledge_baselines,
-    leak_curves,
-)
-from cutlayer.audits.findings import Applied, Bound, Findings, Utility
+from cutlayer.audits.findings import Findings
 from cutlayer.audits.recorded_training import RecordedTraining, read_recorded_training
 from cutlayer.audits.scope import AnyAttack, AuditScope
 from cutlayer.audits.training_audit import audit_training
+from cutlayer.data import PartyTable
 from cutlayer.errors import ConfigurationError, ConnectionLostError
 from cutlayer.parties import (
     Agreement,
@@ -41,15 +31,19 @@ from cutlayer.parties import (
 )
 from cutlayer.parties.observers import HalfObserver, ReleaseObserver
 from cutlayer.protocol import Transport, in_memory_pair
+from cutlayer.protections import Protection
 from cutlayer.rng import SecretNoise
+from cutlayer.runs.aligned_records import aligned_records
 from cutlayer.runs.configuration import (
     FROZEN,
     LabelConfiguration,
     NonLabelConfiguration,
+    PartyConfiguration,
     read_configuration,
 )
 from cutlayer.runs.halves import build_bottom, build_top
 from cutlayer.runs.party_runs import make_optimizer
+from cutlayer.runs.run_findings import Coverage, KnownRun, Promise, findings_of_attacked
 from cutlayer.transcript import NonLabelHalf, NonLabelHalfWriter
 
 _MESSAGES, _HALF = "messages", "handed_over"
@@ -108,27 +102,32 @@ def findings_of_canary_run(
     folder.chmod(0o700)
     for name in (_MESSAGES, _HALF):
         shutil.rmtree(folder / name, ignore_errors=True)
-    top, bottom = _train(label, other, canaries, folder, _Progress(on_progress))
-    read = partial(_recorded, folder, other if first_layer else None, bottom.inputs.shape)
+    protection = label.applied  # one object: what it promises depends on the batches it has seen
+    progress = _Progress(on_progress)
+    top, bottom = _train(label, other, protection, canaries, folder, progress)
+    read = partial(
+        _recorded,
+        folder,
+        other if first_layer else None,
+        bottom.inputs.shape,
+        label.micro_batches,
+    )
+    training = read()
+    total = top.sent.releases + len(training.releases)
     audit = audit_training(
-        read(),
+        training,
         attacks=attacks,
         scope=scope,
-        on_release=lambda done: on_progress(top.sent.releases + done, 2 * top.sent.releases),
+        on_release=lambda done: on_progress(top.sent.releases + done, total),
         workers=workers,
         read_again=read,
     )
-    audited = _audited(label, scope)
-    rows = finding_rows(audited, audit.leak)
-    return Findings(
-        created=datetime.now().astimezone().isoformat(timespec="seconds"),
-        cutlayer_version=version("cutlayer"),
+    run = KnownRun(
         data=f"{label.run}, with canaries" if canaries else label.run,
+        promise=Promise(protection, label.epochs),
         train_records=len(top.agreement.train),
         test_records=len(top.agreement.test),
         positive_share=top.positive_share,
-        features_non_label_party=bottom.inputs.shape.width,
-        features_label_party=top.inputs.shape.width,
         settings={
             "canaries": canaries,
             "epochs": label.epochs,
@@ -138,44 +137,37 @@ def findings_of_canary_run(
             "label party": str(label_config),
             "non-label party": str(non_label_config),
         },
-        processes=1,
-        noise="secret",
-        hint=GENEROUS_HINT,
-        first_layer="measured" if first_layer else "not measured: it was not asked for",
         complete=True,
-        rows=rows,
-        applied=[
-            Applied(
-                protection=audited.name,
-                strength=audited.strength,
-                stage=label.applied.stage.value,
-                releases=top.sent.releases,
-                rows=top.sent.rows,
-                statement=f"{audited.name} was applied to all {top.sent.rows:,} gradient rows of "
-                f"{top.sent.releases:,} messages; {canaries:,} records carried coins.",
-            )
-        ],
-        utility=[audited.utility],
-        curves=leak_curves(audited, audit.leak),
-        histograms=class_histograms(audited, audit.leak),
-        baselines=knowledge_baselines(audited, audit),
-        attacks=attack_notes(rows),
+        features_label_party=top.inputs.shape.width,
+        features_non_label_party=bottom.inputs.shape.width,
+        processes=1,
+        first_layer="measured" if first_layer else "not measured: it was not asked for",
+    )
+    sent = top.sent
+    return findings_of_attacked(
+        run,
+        audit,
+        Coverage(sent.releases, sent.rows, sent=sent.releases),
+        f"{protection.name} was applied to all {sent.rows:,} gradient rows of {sent.releases:,} "
+        f"messages; {canaries:,} records carried coins.",
+        after=scope.after,
     )
 
 
 def _recorded(
-    folder: Path, other: NonLabelConfiguration | None, own: InputShape
+    folder: Path, other: NonLabelConfiguration | None, own: InputShape, micro_batches: int
 ) -> RecordedTraining:
     """What was recorded; to be carried to the first layer where its configuration is given."""
     half = NonLabelHalf(folder / _HALF)
     carrier = None if other is None else FirstLayerCarrier(half, build_bottom(other, own).eval())
-    recorded = read_recorded_training(folder / _MESSAGES)
+    recorded = read_recorded_training(folder / _MESSAGES, messages=micro_batches)
     return replace(recorded, first_layer=carrier, features=half.features)
 
 
 def _train(
     label: LabelConfiguration,
     other: NonLabelConfiguration,
+    protection: Protection,
     canaries: int,
     folder: Path,
     progress: _Progress,
@@ -201,9 +193,9 @@ def _train(
         return (NonLabelHalfWriter(folder / _HALF, features).write,)
 
     top = LabelParty(
-        label.table_file().read(label.role.value, labelled=True).table,
+        _records(label),
         replace(label.terms(), order="seed"),
-        label.applied,
+        protection,
         lambda _, cut_width, own: build_top(label, cut_width, own),
         make_optimizer(label),
         noise=SecretNoise(),
@@ -211,14 +203,18 @@ def _train(
         observers=record,
         progress=(progress,),
         compute=label.compute,
+        deadlines=label.deadlines,
+        max_ids=label.max_ids,
     )
     bottom = NonLabelParty(
-        other.table_file().read(other.role.value, labelled=True).table,
+        _records(other),
         replace(other.terms(), order="seed"),
         lambda own: build_bottom(other, own),
         make_optimizer(other),
         observers=hand_over,
         compute=other.compute,
+        deadlines=other.deadlines,
+        max_ids=other.max_ids,
     )
     here, there = in_memory_pair()
     with ThreadPoolExecutor(1) as thread:
@@ -235,24 +231,15 @@ def _train(
     return halves
 
 
+def _records(configuration: PartyConfiguration) -> PartyTable:
+    """The records that take part in a party's run."""
+    table = configuration.table_file().read(configuration.role.value).table
+    return aligned_records(configuration, table)
+
+
 def _play(party: NonLabelParty, transport: Transport) -> BottomHalf:
     """The non-label party's side; closes its end whatever happens."""
     try:
         return party.run(transport)
     finally:
         transport.close()
-
-
-def _audited(label: LabelConfiguration, scope: AuditScope) -> Audited:
-    """The protection with its promises; how well a model of coins predicts is not reported."""
-    applied = label.applied
-
-    def promised(releases: int) -> Bound:
-        guarantee = applied.guarantee(releases)
-        return Bound(kind=guarantee.kind, leak_auc=guarantee.leak_auc, grounds=guarantee.grounds)
-
-    utility = Utility(
-        protection=applied.name, strength=applied.strength, test_auc=[], test_loss=[]
-    )
-    after = {epochs: promised(epochs) for epochs in scope.after if epochs < label.epochs}
-    return Audited(utility, promised(1), promised(label.epochs), after)

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import datetime
-from importlib.metadata import version
 from pathlib import Path
 
 import polars as pl
@@ -12,19 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from cutlayer.audits import ReleaseAudit, ReleaseRecorder
-from cutlayer.audits.finding_rows import (
-    GENEROUS_HINT,
-    Audited,
-    baseline_row,
-    class_histograms,
-    finding_rows,
-    leak_curves,
-)
-from cutlayer.audits.findings import Applied, Bound, Findings, Utility
+from cutlayer.audits.findings import Findings
+from cutlayer.audits.training_audit import TrainingAudit
 from cutlayer.data import TableReading
 from cutlayer.durable import storage, whole_file
 from cutlayer.errors import ConnectionLostError, PeerEndedError
-from cutlayer.leakage.guarantee import Guarantee
 from cutlayer.parties import (
     Agreement,
     BottomHalf,
@@ -48,8 +38,15 @@ from cutlayer.runs.configuration import (
 from cutlayer.runs.halves import build_bottom, build_top
 from cutlayer.runs.monitor import RunMonitor, Unmonitored
 from cutlayer.runs.reconnecting import until_done
-from cutlayer.runs.recording import open_recorder
+from cutlayer.runs.recording import open_recorder, recorded_messages
 from cutlayer.runs.room import require_room
+from cutlayer.runs.run_findings import (
+    STOPPED_ON_LABELS,
+    Coverage,
+    KnownRun,
+    Promise,
+    findings_of_attacked,
+)
 from cutlayer.runs.session_opening import endpoint_of, naming, telling_peer
 
 PREDICTIONS_FILE = "predictions.csv"
@@ -131,9 +128,12 @@ def run_label_party(
             tell=tell,
         )
         releases = persistence.journal.releases_per_record if persistence.journal else 0
-    promised = _promised(protection.guarantee, releases)
-    findings = _findings(configuration, half, audits, promised, releases)
-    return LabelRun(half, findings)
+    promise = Promise(
+        None if configuration.protection == FROZEN else protection,
+        releases,
+        void="" if configuration.stop_above is None else STOPPED_ON_LABELS,
+    )
+    return LabelRun(half, _findings(configuration, half, audits, promise))
 
 
 def run_non_label_party(
@@ -306,73 +306,39 @@ def _private(folder: Path) -> None:
         folder.chmod(0o700)
 
 
-def _promised(guarantee: Callable[[int], Guarantee], releases: int) -> tuple[Bound, Bound]:
-    """The bounds for one release and for all that were charged."""
-    if releases == 0:
-        nothing = Guarantee("rigorous", 0.5, 0, "No message depends on a label.")
-        return _bound(nothing), _bound(nothing)
-    return _bound(guarantee(1)), _bound(guarantee(releases))
-
-
-def _bound(promised: Guarantee) -> Bound:
-    """A guarantee as the findings show it."""
-    return Bound(kind=promised.kind, leak_auc=promised.leak_auc, grounds=promised.grounds)
-
-
 def _findings(
-    configuration: LabelConfiguration,
-    half: TopHalf,
-    audits: list[ReleaseAudit],
-    promised: tuple[Bound, Bound],
-    releases: int,
+    configuration: LabelConfiguration, half: TopHalf, audits: list[ReleaseAudit], promise: Promise
 ) -> Findings:
     """Describe the run for the report."""
-    frozen = configuration.protection == FROZEN
-    name = FROZEN if frozen else configuration.applied.name
-    strength = "-" if frozen else configuration.applied.strength
-    stage = "none" if frozen else configuration.applied.stage.value
-    utility = Utility(
-        protection=name,
-        strength=strength,
-        test_auc=[half.test.auc],
-        test_loss=[half.test.loss],
-    )
-    audited = Audited(utility, *promised)
-    results = [audit.result() for audit in audits]
-    return Findings(
-        created=datetime.now().astimezone().isoformat(timespec="seconds"),
-        cutlayer_version=version("cutlayer"),
+    run = KnownRun(
         data=configuration.run,
+        promise=promise,
         train_records=len(half.agreement.train),
         test_records=len(half.agreement.test),
         positive_share=half.positive_share,
-        features_non_label_party=0,
-        features_label_party=half.inputs.shape.width,
         settings={
             key: value if isinstance(value, str | int | float | bool | None) else str(value)
             for key, value in configuration.model_dump().items()
         },
-        processes=2,
-        noise="secret",
-        hint=GENEROUS_HINT,
-        first_layer="not measured (bounded by the cut): it needs the non-label party's half",
         complete=True,
-        rows=[row for result in results for row in finding_rows(audited, result)]
-        or [baseline_row(audited)],
-        applied=[
-            Applied(
-                protection=name,
-                strength=strength,
-                stage=stage,
-                releases=half.sent.releases,
-                rows=half.sent.rows,
-                statement=f"{name} was applied to all {half.sent.rows:,} gradient rows of "
-                f"{half.sent.releases:,} messages of this start; each record is charged with "
-                f"{releases} releases over all starts of the run.",
-            )
-        ],
-        utility=[utility],
-        curves=[curve for result in results for curve in leak_curves(audited, result)],
-        histograms=[h for result in results for h in class_histograms(audited, result)],
-        messages_before=half.sent.begin,
+        features_label_party=half.inputs.shape.width,
+        test_auc=[half.test.auc],
+        test_loss=[half.test.loss],
+    )
+    sent = half.sent
+    coverage = Coverage(
+        messages=sent.releases,
+        rows=sent.rows,
+        before=sent.begin,
+        recorded=recorded_messages(configuration.run_folder, before=sent.begin),
+        sent=sent.begin + sent.releases,
+    )
+    audit = TrainingAudit(audits[0].result(), ()) if audits else None
+    return findings_of_attacked(
+        run,
+        audit,
+        coverage,
+        f"{promise.name} was applied to all {sent.rows:,} gradient rows of {sent.releases:,} "
+        f"messages of this start; each record is charged with {promise.charged} releases over all "
+        "starts of the run.",
     )

@@ -1,30 +1,29 @@
 """The findings of a recorded party run: attack its messages, and join what the run itself found."""
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 
-from cutlayer.parties import ReleaseJournal
-from cutlayer.parties.persistence import JOURNAL_FILE
-from cutlayer.audits.finding_rows import (
-    GENEROUS_HINT,
-    Audited,
-    attack_notes,
-    class_histograms,
-    finding_rows,
-    knowledge_baselines,
-    leak_curves,
-)
-from cutlayer.audits.findings import Applied, Bound, Findings, Utility, read_findings
+from cutlayer.audits.findings import Findings, read_findings
+from cutlayer.audits.recorded_steps import RecordedSteps, read_recorded_steps
 from cutlayer.audits.recorded_training import read_recorded_training
 from cutlayer.audits.recorder import TRANSCRIPT
 from cutlayer.audits.scope import AnyAttack, AuditScope
 from cutlayer.audits.training_audit import audit_training
 from cutlayer.errors import DataError
+from cutlayer.parties import CheckpointStore, ReleaseJournal
+from cutlayer.parties.persistence import CHECKPOINTS_FOLDER, JOURNAL_FILE
+from cutlayer.parties.perturbing_heads import restore_protection
 from cutlayer.protections import PROTECTIONS, parse_protection
-from cutlayer.runs.recording import MESSAGES, RecordingContext, read_context, without_guarantee
+from cutlayer.runs.recording import MESSAGES, RecordingContext, read_context
+from cutlayer.runs.run_findings import (
+    STOPPED_ON_LABELS,
+    Coverage,
+    KnownRun,
+    Promise,
+    findings_of_attacked,
+)
 from cutlayer.transcript import Transcript
 
 _FINDINGS = "findings.json"
@@ -43,16 +42,20 @@ def findings_of_recorded_run(
 ) -> Findings:
     """Attack what a label party's run recorded.
 
+    The messages of one batch are attacked as one release: they were made with the same weights,
+    and the non-label party has them all.
+
     Args:
         folder: of the run.
         attacks: which attacks to run, by name; ``None`` for all that the scope allows.
         scope: how much the attackers know, how often they try, and after which epochs to measure.
+            Only epochs that were recorded as a whole, from the first message on, are measured.
         on_progress: follows.
         workers: how many processes share the attacks, as in
             :func:`~cutlayer.audits.training_audit.audit_training`.
 
     Raises:
-        DataError: the recording is missing, empty or damaged.
+        DataError: the recording, or the state of the protection, is missing, empty or damaged.
         ValueError: an attack refuses a release.
     """
     context = read_context(folder)
@@ -61,88 +64,127 @@ def findings_of_recorded_run(
         raise DataError(
             f"{folder / MESSAGES} holds no message yet: the run has not finished an epoch."
         )
-    read = partial(read_recorded_training, folder / MESSAGES)
+    sent = _sent(folder)
+    seen = read_recorded_steps(folder / MESSAGES, transcript)
+    scope = replace(scope, after=tuple(e for e in scope.after if _whole(e, seen, sent)))
+    read = partial(read_recorded_training, folder / MESSAGES, messages=context.micro_batches)
+    training = read()
+    total = len(training.releases)
     audit = audit_training(
-        read(),
+        training,
         attacks=attacks,
         scope=scope,
-        on_release=lambda done: on_progress(done, len(transcript)),
+        on_release=lambda done: on_progress(done, total),
         workers=workers,
         read_again=read,
     )
-    kept = read_findings(folder / _FINDINGS) if (folder / _FINDINGS).exists() else None
     seen_epochs = max((m.epochs or 0 for m in audit.leak.measurements), default=0)
-    sent = max(seen_epochs, _releases_on_record(folder))
-    audited = _audited(context, kept, sent, scope)
-    part = transcript.sampled / len(transcript.ids)
-    seen, releases = audit.leak.rows, audit.leak.releases
-    sampled = "" if part == 1 else f" The recording holds the histories of {part:.1%} of the ids."
-    rows = finding_rows(audited, audit.leak)
-    findings = Findings(
-        created=datetime.now().astimezone().isoformat(timespec="seconds"),
-        cutlayer_version=version("cutlayer"),
-        data=context.run,
-        train_records=context.train_records,
-        test_records=context.test_records,
-        positive_share=context.positive_share,
-        features_non_label_party=0,
-        features_label_party=kept.features_label_party if kept else 0,
-        settings=kept.settings if kept else context.model_dump(),
-        processes=2,
-        noise="secret",
-        hint=GENEROUS_HINT,
-        first_layer="not measured (bounded by the cut): it needs the non-label party's half",
-        complete=kept.complete if kept else False,
-        rows=rows,
-        applied=[
-            Applied(
-                protection=audited.name,
-                strength=audited.strength,
-                stage=kept.applied[0].stage if kept and kept.applied else "gradient",
-                releases=releases,
-                rows=seen,
-                statement=f"{seen:,} recorded gradient rows of {releases:,} messages were attacked."
-                + sampled,
-            )
-        ],
-        utility=[audited.utility],
-        curves=leak_curves(audited, audit.leak),
-        histograms=class_histograms(audited, audit.leak),
-        baselines=knowledge_baselines(audited, audit),
-        attacks=attack_notes(rows),
-        description=kept.description if kept else None,
-    )
-    return without_guarantee(findings) if context.may_stop else findings
+    charged = max(seen_epochs, sent.per_record)
+    messages = max(sent.messages, seen.end)
+    coverage = _coverage(seen, messages, len(transcript), audit.leak.rows)
+    promise = _promise(context, folder, charged, messages)
+    run = _known(context, folder, promise, messages)
+    statement = _statement(coverage, transcript, context.micro_batches)
+    return findings_of_attacked(run, audit, coverage, statement, after=scope.after)
 
 
-def _releases_on_record(folder: Path) -> int:
-    """How often a record was sent: a crash may have cost the recording the last messages."""
+@dataclass(frozen=True)
+class _Sent:
+    """What the journal says: recording or not, every message is in it."""
+
+    messages: int = 0
+    per_record: int = 0
+    per_epoch: int | None = None
+    """Messages of an epoch; ``None`` where there is no journal."""
+
+
+def _sent(folder: Path) -> _Sent:
+    """How much the run has sent over all its starts."""
     journal = ReleaseJournal(folder / JOURNAL_FILE, None, look_only=True)
     try:
-        return journal.releases_per_record
+        return _Sent(journal.released, journal.releases_per_record, journal.steps_per_epoch)
     finally:
         journal.close()
 
 
-def _audited(
-    context: RecordingContext, kept: Findings | None, sent: int, scope: AuditScope
-) -> Audited:
-    """The run's protection with its promises, and how well the model predicts."""
-    applied = parse_protection(context.protection, PROTECTIONS, planned_releases=context.epochs)
+def _whole(epochs: int, seen: RecordedSteps, sent: _Sent) -> bool:
+    """Whether the first epochs were recorded from their first message to their last."""
+    reached = seen.end if sent.per_epoch is None else epochs * sent.per_epoch
+    return not seen.missing(reached)
 
-    def promised(releases: int) -> Bound:
-        guarantee = applied.guarantee(releases)
-        return Bound(
-            kind=guarantee.kind, leak_auc=guarantee.leak_auc, grounds=guarantee.grounds
-        )
 
-    utility = Utility(
-        protection=applied.name, strength=applied.strength, test_auc=[], test_loss=[]
+def _coverage(seen: RecordedSteps, sent: int, messages: int, rows: int) -> Coverage:
+    """What of all that was sent the recording holds."""
+    gaps = seen.missing(sent)
+    before = gaps[0][1] if gaps and gaps[0][0] == 0 else 0
+    later = [(first + 1, end) for first, end in gaps if first]
+    return Coverage(messages, rows, before=before, missing=tuple(later), sent=sent)
+
+
+def _statement(coverage: Coverage, transcript: Transcript, micro_batches: int) -> str:
+    """What was attacked."""
+    sentence = (
+        f"{coverage.rows:,} recorded gradient rows of {coverage.messages:,} messages were attacked."
     )
-    if kept is not None and kept.utility:
-        known = kept.utility[0]
-        utility = utility.model_copy(
-            update={"test_auc": known.test_auc, "test_loss": known.test_loss}
+    part = transcript.sampled / len(transcript.ids)
+    if part < 1:
+        sentence += f" The recording holds the histories of {part:.1%} of the ids."
+    if micro_batches > 1:
+        sentence += (
+            f" The {micro_batches} messages of a batch, which were made with the same weights, "
+            "were attacked as one release."
         )
-    after = {epochs: promised(epochs) for epochs in scope.after if epochs < sent}
-    return Audited(utility, promised(1), promised(sent), after)
+    return sentence
+
+
+def _promise(context: RecordingContext, folder: Path, charged: int, sent: int) -> Promise:
+    """The run's protection, with what its batches have left in it."""
+    protection = parse_protection(context.protection, PROTECTIONS, planned_releases=context.epochs)
+    seen_in = void = ""
+    if protection.guarantee_depends_on_state:
+        store = CheckpointStore(folder / CHECKPOINTS_FOLDER)
+        step = max(store.steps, default=0)
+        if step:
+            restore_protection(protection, store.protection_state(step))
+            seen_in = f"The batches are those of messages 1 to {step:,}, from a checkpoint"
+            left_out = "; later ones are not in the bound." if step < sent else ", which are all."
+            seen_in += left_out
+        else:
+            void = (
+                f"The bound of {protection.name} depends on the batches that were sent, and no "
+                "checkpoint that tells of them is left."
+            )
+    if context.may_stop:
+        void = STOPPED_ON_LABELS
+    return Promise(protection, charged, seen_in, void)
+
+
+def _known(context: RecordingContext, folder: Path, promise: Promise, sent: int) -> KnownRun:
+    """What the recording tells of the run, and its own findings, if they are of all that was sent.
+
+    Those of a run that was gone on with since, and has not ended again, tell of another model.
+    """
+    run = KnownRun(
+        data=context.run,
+        promise=promise,
+        train_records=context.train_records,
+        test_records=context.test_records,
+        positive_share=context.positive_share,
+        settings=context.model_dump(),
+        complete=False,
+    )
+    if not (folder / _FINDINGS).exists():
+        return run
+    kept = read_findings(folder / _FINDINGS)
+    if kept.messages_sent not in (None, sent):
+        return run
+    known = kept.utility[0] if kept.utility else None
+    return replace(
+        run,
+        settings=kept.settings,
+        complete=kept.complete,
+        features_label_party=kept.features_label_party,
+        test_auc=known.test_auc if known else [],
+        test_loss=known.test_loss if known else [],
+        description=kept.description,
+    )

@@ -5,22 +5,17 @@ from pathlib import Path
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from cutlayer.audits import ReleaseRecorder
-from cutlayer.audits.findings import Bound, Findings
+from cutlayer.audits import TRANSCRIPT, ReleaseRecorder
+from cutlayer.audits.recorded_steps import read_recorded_steps
 from cutlayer.durable import whole_file
 from cutlayer.errors import DataError
 from cutlayer.parties import Agreement, Canaries
 from cutlayer.runs.configuration import LabelConfiguration
+from cutlayer.transcript import Transcript
 
 MESSAGES = "messages"
 """Folder of the recording inside the run's folder. It holds labels: it stays at the label party."""
 _CONTEXT = "recording.json"
-
-STOPPED_ON_LABELS = (
-    "Training may stop on an audit of the labels (stop_above), so the moment of stopping tells "
-    "about them and no bound holds."
-)
-"""Grounds of the guarantee of a run that may stop on what its live audit reads."""
 
 
 class RecordingContext(BaseModel):
@@ -38,6 +33,8 @@ class RecordingContext(BaseModel):
     train_records: int
     test_records: int
     positive_share: float
+    micro_batches: int = 1
+    """Messages that a batch crosses in."""
 
 
 def open_recorder(
@@ -70,6 +67,7 @@ def open_recorder(
         train_records=len(agreement.train),
         test_records=len(agreement.test),
         positive_share=float(canaries.labels[agreement.train].double().mean()),
+        micro_batches=configuration.micro_batches,
     )
     with whole_file(folder / _CONTEXT) as partial:
         partial.write_text(context.model_dump_json(indent=1), encoding="utf-8")
@@ -80,14 +78,24 @@ def open_recorder(
     )
 
 
-def without_guarantee(findings: Findings) -> Findings:
-    """The findings of a run that may stop on its live audit: they promise nothing.
+def recorded_messages(folder: Path, *, before: int) -> int:
+    """How many of a run's first messages its folder holds for an audit.
 
-    Whether it stopped or not: that it did *not* stop tells about the labels as well.
+    Args:
+        folder: of the run.
+        before: of how many.
+
+    Returns:
+        Their number; 0 for a recording that is damaged, as nothing can attack it.
     """
-    nothing = Bound(kind="none", leak_auc=None, grounds=STOPPED_ON_LABELS)
-    rows = [row.model_copy(update={"guarantee": nothing}) for row in findings.rows]
-    return findings.model_copy(update={"rows": rows})
+    if not before or not is_recorded_run(folder):
+        return 0
+    recording = folder / MESSAGES
+    try:
+        seen = read_recorded_steps(recording, Transcript(recording / TRANSCRIPT))
+    except DataError:
+        return 0
+    return before - sum(end - first for first, end in seen.missing(before))
 
 
 def is_recorded_run(folder: Path) -> bool:

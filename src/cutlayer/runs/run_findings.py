@@ -1,0 +1,181 @@
+"""The findings of a run: what is known of it, joined with what attacks on its messages reached."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from importlib.metadata import version
+
+from cutlayer.audits.finding_rows import (
+    GENEROUS_HINT,
+    Audited,
+    attack_notes,
+    baseline_row,
+    class_histograms,
+    finding_rows,
+    knowledge_baselines,
+    leak_curves,
+)
+from cutlayer.audits.findings import Applied, Bound, Findings, Utility
+from cutlayer.audits.training_audit import TrainingAudit
+from cutlayer.protections import Protection
+from cutlayer.runs.configuration import FROZEN
+
+NOT_HANDED_OVER = "not measured (bounded by the cut): it needs the non-label party's half"
+"""Why the first layer of a run of two organisations is not measured."""
+STOPPED_ON_LABELS = (
+    "Training may stop on an audit of the labels (stop_above), so the moment of stopping tells "
+    "about them and no bound holds."
+)
+"""Grounds of the guarantee of a run that may stop on what its live audit reads.
+
+Whether it stopped or not: that it did *not* stop tells about the labels as well."""
+
+Setting = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What the protection of a run promises, by all that is known of its batches."""
+
+    protection: Protection | None
+    """The object that the run used, or one with its state; ``None`` for ``frozen``, under which no
+    message depends on a label."""
+    charged: int
+    """How often a record was sent at most, over all starts."""
+    seen_in: str = ""
+    """Where the state of the protection was taken from, as a sentence for the grounds."""
+    void: str = ""
+    """Why nothing can be promised, if that is so."""
+
+    @property
+    def name(self) -> str:
+        """The protection's name."""
+        return FROZEN if self.protection is None else self.protection.name
+
+    @property
+    def strength(self) -> str:
+        """Its strength."""
+        return "-" if self.protection is None else self.protection.strength
+
+    @property
+    def stage(self) -> str:
+        """Where it acts."""
+        return "none" if self.protection is None else self.protection.stage.value
+
+    def over(self, releases: int) -> Bound:
+        """The bound for so many releases of a record."""
+        if self.void:
+            return Bound(kind="none", leak_auc=None, grounds=self.void)
+        if self.protection is None or not self.charged:
+            nothing_sent = "No message depends on a label."
+            return Bound(kind="rigorous", leak_auc=0.5, grounds=nothing_sent)
+        promised = self.protection.guarantee(releases)
+        grounds = f"{promised.grounds} {self.seen_in}".strip()
+        return Bound(kind=promised.kind, leak_auc=promised.leak_auc, grounds=grounds)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Which of a run's gradient messages the attacks saw, and how many rows."""
+
+    messages: int
+    """That were seen, or were sent since the audit began."""
+    rows: int
+    before: int = 0
+    """Messages of earlier starts that were not seen."""
+    missing: tuple[tuple[int, int], ...] = ()
+    """Numbers of the first and last message of each later gap, counted from 1."""
+    recorded: int = 0
+    """Of those before, how many the run's folder holds."""
+    sent: int | None = None
+    """Over all starts; ``None`` where nobody knows."""
+
+
+@dataclass(frozen=True)
+class KnownRun:
+    """What is known of a run, whoever attacks its messages."""
+
+    data: str
+    promise: Promise
+    train_records: int
+    test_records: int
+    positive_share: float
+    settings: Mapping[str, Setting]
+    complete: bool
+    features_label_party: int = 0
+    features_non_label_party: int = 0
+    processes: int = 2
+    first_layer: str = NOT_HANDED_OVER
+    test_auc: Sequence[float] = field(default_factory=list)
+    test_loss: Sequence[float] = field(default_factory=list)
+    description: str | None = None
+
+
+def findings_of_attacked(
+    run: KnownRun,
+    audit: TrainingAudit | None,
+    coverage: Coverage,
+    statement: str,
+    *,
+    after: Sequence[int] = (),
+) -> Findings:
+    """Join what is known of a run with what attacks on its messages reached.
+
+    Args:
+        run: what is known of it.
+        audit: what the attacks reached; ``None`` where none was run.
+        coverage: which messages they saw.
+        statement: what the protection did to those, one sentence.
+        after: epochs after which attacks were measured beside the last.
+    """
+    promise = run.promise
+    utility = Utility(
+        protection=promise.name,
+        strength=promise.strength,
+        test_auc=list(run.test_auc),
+        test_loss=list(run.test_loss),
+    )
+    audited = Audited(
+        utility,
+        promise.over(1),
+        promise.over(promise.charged),
+        {epochs: promise.over(epochs) for epochs in after if epochs < promise.charged},
+    )
+    rows = [baseline_row(audited)] if audit is None else finding_rows(audited, audit.leak)
+    return Findings(
+        created=datetime.now().astimezone().isoformat(timespec="seconds"),
+        cutlayer_version=version("cutlayer"),
+        data=run.data,
+        train_records=run.train_records,
+        test_records=run.test_records,
+        positive_share=run.positive_share,
+        features_non_label_party=run.features_non_label_party,
+        features_label_party=run.features_label_party,
+        settings=dict(run.settings),
+        processes=run.processes,
+        noise="secret",
+        hint=GENEROUS_HINT,
+        first_layer=run.first_layer,
+        complete=run.complete,
+        rows=rows,
+        applied=[
+            Applied(
+                protection=promise.name,
+                strength=promise.strength,
+                stage=promise.stage,
+                releases=coverage.messages,
+                rows=coverage.rows,
+                statement=statement,
+            )
+        ],
+        utility=[utility],
+        curves=[] if audit is None else leak_curves(audited, audit.leak),
+        histograms=[] if audit is None else class_histograms(audited, audit.leak),
+        baselines=[] if audit is None else knowledge_baselines(audited, audit),
+        attacks=attack_notes(rows),
+        description=run.description,
+        messages_before=coverage.before,
+        messages_missing=list(coverage.missing),
+        messages_recorded=coverage.recorded,
+        messages_sent=coverage.sent,
+    )
