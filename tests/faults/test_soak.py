@@ -11,6 +11,8 @@ from tests.faults.parties import PARTIES
 from tests.faults.rounds import Round, resident_mib
 
 MIB_AN_HOUR = 1.0
+ONCE_MIB = 0.5
+"""A short soak may meet an allocator that takes some pages once: no slope can be read from it."""
 
 
 def held(process: int) -> tuple[int, int]:
@@ -38,7 +40,7 @@ def test_soak(plan, identities, transport, figure, pytestconfig):
     times, memory = [], {party: [] for party in PARTIES}
     try:
         # The first checkpoints and epochs take memory that the later ones use again.
-        playing.wait_for(lambda: playing.steps > 3 * plan.checkpoint_every)
+        playing.wait_for(lambda: playing.steps > 10 * plan.checkpoint_every)
         processes = {party: playing.processes[party].pid for party in PARTIES}
         before = {party: held(process) for party, process in processes.items()}
         began, first, size = time.monotonic(), playing.steps, playing.answered
@@ -62,7 +64,9 @@ def test_soak(plan, identities, transport, figure, pytestconfig):
             f"descriptors and threads {before[party]} constant",
             f"< {MIB_AN_HOUR} MiB/h",
         )
-    assert all(slope - 5 * error < MIB_AN_HOUR for slope, error in slopes.values())
+    for party, (slope, error) in slopes.items():
+        grown = max(memory[party]) - memory[party][0]
+        assert slope - 5 * error < MIB_AN_HOUR or grown < ONCE_MIB, f"{party}: {grown:.2f} MiB"
 
 
 def quarters(mib: list[float]) -> str:
