@@ -76,6 +76,8 @@ def run_pair(
     bottom=make_bottom,
     top=make_top,
     compute=None,
+    other_compute=None,
+    other_progress=(),
     optimizer=adam,
 ):
     """Run both parties in two threads; returns both halves, or raises the label party's error."""
@@ -99,8 +101,9 @@ def run_pair(
         bottom,
         optimizer,
         observers=half_observers,
+        progress=other_progress,
         deadlines=QUICK,
-        compute=compute,
+        compute=other_compute or compute,
     )
 
     def play():

@@ -165,9 +165,75 @@ def test_the_label_party_alone_trains_on_whole_batches(pair):
     assert torch.equal(*halves)
 
 
-def test_a_compiled_bottom_takes_micro_batches_since_its_weights_stay(pair):
-    compute = Compute(compile=True)
-    assert NonLabelParty(pair[1], terms(micro_batches=4), make_bottom, adam, compute=compute)
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # torch's compiler warns about its own parts
+def test_a_compiled_bottom_takes_micro_batches_since_its_weights_stay(pair, monkeypatch):
+    graphs, runs = [], []
+
+    def backend(graph, _):
+        graphs.append(graph)
+
+        def run(*inputs):
+            runs.append(len(runs))
+            return graph(*inputs)
+
+        return run
+
+    compiler = partial(torch.compile, backend=backend)
+    # The first import of the compiler is not safe in two threads at once, as this test runs them.
+    compiler(torch.nn.Linear(1, 1))(torch.ones(1, 1))
+    settings = terms(batch_size=30, micro_batches=4)
+    plain_top, plain = run_pair(*pair, label_terms=settings)
+    graphs.clear()
+    runs.clear()
+    monkeypatch.setattr(torch, "compile", compiler)
+    top, compiled = run_pair(*pair, label_terms=settings, other_compute=Compute(compile=True))
+    assert graphs
+    assert len(runs) > top.sent.releases  # each message, and the held-out records at the end
+    for one, other in (
+        (compiled.bottom, plain.bottom),
+        (top.halves["top"], plain_top.halves["top"]),
+    ):
+        # Graphs compute what the module does, up to the order of some sums.
+        assert torch.allclose(weights(one), weights(other), rtol=0, atol=1e-5)
+    start = weights(make_bottom(InputShape((3,))))
+    assert (weights(compiled.bottom) - start).abs().max() > 0.01  # the control
+
+
+class Landed:
+    """How many gradients had come back when a step was told to be done."""
+
+    def __init__(self):
+        self.landed, self.told = 0, []
+
+    def on_progress(self, step, steps, rows):
+        self.told.append((step, self.landed, steps, rows))
+
+
+@pytest.mark.parametrize("staleness", [0, 1])
+@pytest.mark.parametrize("micro_batches", [1, 3])
+def test_the_non_label_party_tells_a_step_when_its_gradient_is_back(
+    pair, monkeypatch, staleness, micro_batches
+):
+    watcher, seen = Landed(), Seen()
+    receive = Session.receive_tensor
+
+    def counted(session, kind, shape, *, step=0):
+        tensor = receive(session, kind, shape, step=step)
+        watcher.landed += kind is Kind.GRADIENT
+        return tensor
+
+    monkeypatch.setattr(Session, "receive_tensor", counted)
+    settings = terms(batch_size=30, micro_batches=micro_batches, staleness=staleness)
+    run_pair(
+        *pair,
+        label_terms=settings,
+        observers=lambda agreed, coins: [seen],
+        other_progress=[watcher],
+    )
+    steps = len(seen.steps)
+    expected = [(n, n, steps, sent.examples) for n, sent in enumerate(seen.steps, start=1)]
+    assert watcher.told == expected
 
 
 @pytest.fixture(scope="module")

@@ -27,11 +27,10 @@ def test_n2_a_key_for_seeded_noise_is_an_error_of_usage(tmp_path, unused_port, p
 def test_n2_no_module_of_a_real_run_knows_the_seeded_source():
     real = [*(SOURCE / "parties").rglob("*.py"), *(SOURCE / "runs").rglob("*.py")]
     real += [*(SOURCE / "protections").rglob("*.py"), SOURCE / "cli" / "party_commands.py"]
-    # An audit with coins and the comparison of protections are experiments, and may simulate.
     for path in real:
         names = {
             node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)
         }
-        assert "SeededNoise" not in names or path.name == "canary_run.py", path
+        assert "SeededNoise" not in names, path
     simulations = (SOURCE / "experiments").rglob("*.py")
     assert any("SeededNoise" in path.read_text() for path in simulations)  # the control

@@ -41,9 +41,10 @@ class BatchSchedule:
     Nothing about the order crosses the network: both parties derive it from these five numbers.
     Epoch ``e`` puts the records into the order drawn from ``(seed, e)`` and cuts it into
     ``max(1, records // batch_size)`` batches whose sizes differ by at most one. A short last batch
-    does not exist, because a protection hides a record among those of its batch, and a label
-    party must be able to state the smallest such crowd. A batch makes one update of the weights;
-    it crosses in ``micro_batches`` steps, whose sizes differ by at most one again.
+    does not exist, because a protection hides a record among those of its message, and a label
+    party must be able to state the smallest such crowd, ``batch_size // micro_batches``. A batch
+    makes one update of the weights; it crosses in ``micro_batches`` steps, whose sizes differ by at
+    most one again.
 
     Iteration yields the :class:`MicroBatch` of each step. One epoch at a time is held in memory.
 

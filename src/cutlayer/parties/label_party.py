@@ -1,6 +1,5 @@
 """The label party: holds the labels and the top half; decides what leaves."""
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from cutlayer.data.tensor_records import Records
 from cutlayer.errors import ConfigurationError, DataError
 from cutlayer.models import require_uncoupled_top
 from cutlayer.parties.agreement import Agreement, agree_on
+from cutlayer.parties.cadence import departure
 from cutlayer.parties.canaries import plant_canaries
 from cutlayer.parties.compute import Compute, MakeOptimizer
 from cutlayer.parties.evaluation import evaluate, require_both_classes
@@ -55,8 +55,9 @@ class LabelParty:
         persistence: what lets the run be gone on with after an interruption.
         compute: device, precision, compilation.
         deadlines: how long to wait for the peer.
-        cadence: seconds; a reply leaves a multiple of them after its request has come, so that its
-            time tells nothing as long as the work fits. 0 sends it at once.
+        cadence: seconds; a reply leaves at a multiple of them, so that its time tells nothing as
+            long as the work fits; see :func:`~cutlayer.parties.cadence.departure`. 0 sends it at
+            once.
         max_ids: the largest number of records that the peer may announce.
         tell: takes notices for the operator.
         on_event: told what happens, for logs and metrics.
@@ -310,7 +311,7 @@ class LabelParty:
         """One message: receive, answer, put on record, let observers look, send."""
         step, rows = part.step, prepared.agreement.train[part.positions]
         activation = session.receive_tensor(Kind.ACTIVATION, self._shape(rows), step=step).float()
-        received = time.monotonic()
+        taken_up = time.monotonic()
         journal = self._persistence.journal if self._persistence else None
         request = tensor_digest(activation) if journal else b""
         if journal is not None:
@@ -333,7 +334,7 @@ class LabelParty:
         if answer.clean_gradient is not None:
             release = Release(step, part.epoch, rows, activation, reply.float().cpu())
             self._show(release, labels, answer.clean_gradient.cpu(), new=new)
-        self._wait_for_cadence(received)
+        self._wait_for_departure(taken_up)
         session.send_tensor(Kind.GRADIENT, reply, step=step)
 
     def _show(self, release: Release, labels: Tensor, clean: Tensor, *, new: bool) -> None:
@@ -348,11 +349,11 @@ class LabelParty:
         """The observers that write releases down."""
         return [one for one in self._observers or () if isinstance(one, ReleaseKeeper)]
 
-    def _wait_for_cadence(self, received: float) -> None:
+    def _wait_for_departure(self, taken_up: float) -> None:
         """Let the reply leave at a time that does not depend on how long it took."""
         if self._cadence:
-            passed = time.monotonic() - received
-            time.sleep(math.ceil(passed / self._cadence) * self._cadence - passed)
+            now = time.monotonic()
+            time.sleep(departure(taken_up, now, self._cadence) - now)
 
     def _train_alone(self, prepared: Prepared, activation: Tensor) -> TopHalf:
         """Train a clean top on activations that do not change; nothing is sent."""

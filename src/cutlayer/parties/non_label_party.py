@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from cutlayer.data import Encoder
+from cutlayer.data import Encoder, MicroBatch
 from cutlayer.data.tensor_records import Records
 from cutlayer.errors import ConfigurationError
 from cutlayer.models import frozen_projection
@@ -236,11 +236,11 @@ class NonLabelParty:
                 # No activation may be on its way when the state is kept.
                 late = 0 if settled else self._terms.staleness * self._terms.micro_batches
                 while len(flights) > late:
-                    self._land(session, flights.popleft(), bottom, steps)
+                    flight = flights.popleft()
+                    self._land(session, flight, bottom, steps)
+                    self._tell(flight.part, len(schedule))
             if self._persistence is not None and settled:
                 self._keep_state(bottom, optimizer, part.step + 1)
-            for watcher in self._progress:
-                watcher.on_progress(part.step + 1, len(schedule), len(part.positions))
 
     def _land(
         self, session: Session, flight: Flight, bottom: nn.Module, steps: Accumulator
@@ -253,6 +253,11 @@ class NonLabelParty:
         steps.begin()
         flight.land(bottom, self._compute.place(gradient.float()))
         steps.finish(complete=flight.part.completes)
+
+    def _tell(self, part: MicroBatch, steps: int) -> None:
+        """Pass the progress on."""
+        for watcher in self._progress:
+            watcher.on_progress(part.step + 1, steps, len(part.positions))
 
     def _take_up(self, bottom: nn.Module, optimizer: torch.optim.Optimizer, begin: int) -> None:
         """Go on from a kept state, or keep the first one, so that there always is one."""

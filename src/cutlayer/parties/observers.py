@@ -46,4 +46,8 @@ class ProgressObserver(Protocol):
     """Is told how far a training is."""
 
     def on_progress(self, step: int, steps: int, rows: int) -> None:
-        """``step`` of ``steps`` is done, with ``rows`` records."""
+        """``step`` of ``steps`` is done, with ``rows`` records.
+
+        At the label party its gradient was sent; at the non-label party it has come back and been
+        learned from.
+        """

@@ -78,7 +78,9 @@ class Terms:
     link, so the trained weights do not depend on it."""
     micro_batches: int = 1
     """Into how many messages the records of one update are cut; all of them may be on their way
-    at once. Each is weighted by its share of the rows, so the update is that of the whole batch."""
+    at once. Each is weighted by its share of the rows, so the update is that of the whole batch,
+    but for the noise: ``isotropic``, ``max_norm`` and ``marvell`` fit it to the rows of a message.
+    """
     wire: Wire = "float32"
     """Number format of activations and gradients between the parties."""
 

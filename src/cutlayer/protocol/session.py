@@ -17,7 +17,7 @@ Both parties keep the same machine and check every message against it, sent or r
                 NON_LABEL_TAGS --non-label TAGS--> LABEL_TAGS --label TAGS or ALIGNED--> ...
                 NON_LABEL_ALIGNED --non-label ALIGNED--> MATCHED
     end:        READY | QUERYING | RELEASING | MATCHED --BYE--> LEAVING --BYE--> ENDED
-    any state but ENDED --ERROR--> FAILED
+    any state but ENDED and FAILED --ERROR--> FAILED
 """
 
 from collections.abc import Iterator

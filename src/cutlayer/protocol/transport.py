@@ -1,4 +1,4 @@
-"""The seam between session and network: five methods that every transport offers.
+"""The seam between session and network: what every transport offers.
 
 The in-memory twin, gRPC, TLS and plain TCP on loopback pass one contract suite.
 """

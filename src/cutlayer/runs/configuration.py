@@ -238,8 +238,8 @@ class LabelConfiguration(PartyConfiguration):
     negative: Literal["rest"] | None = None
     audit_every: int = Field(default=1, ge=0)
     """Attack every so many outgoing batches; 0: none."""
-    cadence: float = Field(default=0.0, ge=0, le=60)
-    """Seconds; replies leave at multiples of it after their request, whatever they took."""
+    cadence: float = Field(default=0.0, ge=0, le=30)
+    """Seconds; replies leave at multiples of it, one or two after their request is taken up."""
     record: ByteSize = Field(default=ByteSize(0), ge=0)
     """Most space for the recording that ``cutlayer audit`` attacks, as ``1 GiB``; 0: none. Where
     the messages need more, the whole histories of fewer records are kept."""
