@@ -300,6 +300,19 @@ def test_an_interrupted_run_says_of_which_messages_its_bound_speaks(configuratio
     assert f"those of messages 1 to {epoch}, from a checkpoint; later ones" in grounds
 
 
+def test_what_makes_the_audit_fail_is_found_before_the_attacks(configurations):
+    paths = configurations(protection='"marvell:s=4"')
+    start(paths)
+    folder = paths[0].parent / "run"
+    (folder / "findings.json").write_text("{}")
+
+    def never(done, total):
+        raise AssertionError("an attack was run")
+
+    with pytest.raises(DataError, match=r"findings\.json does not follow"):
+        audited(folder, on_progress=never)
+
+
 def test_without_a_checkpoint_marvell_promises_nothing(configurations):
     paths = configurations(protection='"marvell:s=4"')
     start(paths)

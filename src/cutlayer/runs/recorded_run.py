@@ -66,6 +66,9 @@ def findings_of_recorded_run(
         )
     sent = _sent(folder)
     seen = read_recorded_steps(folder / MESSAGES, transcript)
+    messages = max(sent.messages, seen.end)
+    promise = _promise(context, folder, sent.per_record, messages)
+    run = _known(context, folder, promise, messages)  # now: the attacks take hours
     scope = replace(scope, after=tuple(e for e in scope.after if _whole(e, seen, sent)))
     read = partial(read_recorded_training, folder / MESSAGES, messages=context.micro_batches)
     training = read()
@@ -79,11 +82,8 @@ def findings_of_recorded_run(
         read_again=read,
     )
     seen_epochs = max((m.epochs or 0 for m in audit.leak.measurements), default=0)
-    charged = max(seen_epochs, sent.per_record)
-    messages = max(sent.messages, seen.end)
+    run = replace(run, promise=replace(promise, charged=max(seen_epochs, sent.per_record)))
     coverage = _coverage(seen, messages, len(transcript), audit.leak.rows)
-    promise = _promise(context, folder, charged, messages)
-    run = _known(context, folder, promise, messages)
     statement = _statement(coverage, transcript, context.micro_batches)
     return findings_of_attacked(run, audit, coverage, statement, after=scope.after)
 
