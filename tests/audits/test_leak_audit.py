@@ -5,7 +5,7 @@ import weakref
 import pytest
 import torch
 
-from cutlayer.attacks import ATTACKS, Attack
+from cutlayer.attacks import ATTACKS, HISTORY_ATTACKS, Attack
 from cutlayer.audits import AuditScope, Hint, LeakAuditor, Truth, audit_leak
 from cutlayer.leakage.null_floor import null_deviation, null_floor
 from cutlayer.transcript import Release
@@ -486,3 +486,50 @@ def test_an_expensive_attack_looks_at_some_releases_and_has_no_average():
     )
     assert seen == [0.0, 3.0, 6.0]
     assert [(m.releases, m.batches) for m in audit.measurements] == [("one", 3)]
+
+
+@pytest.fixture(scope="module")
+def small_batches_of_noise():
+    """Releases that know nothing of the labels, in batches with few rows for their width."""
+    generator = torch.Generator().manual_seed(11)
+    labels = (torch.rand(640, generator=generator) < 0.26).long()
+    releases = []
+    for step in range(100):
+        if step % 10 == 0:
+            order = torch.randperm(640, generator=generator).split(64)
+        gradient, activation = torch.randn(2, 64, 32, generator=generator)
+        releases.append(Release(step, step // 10, order[step % 10], activation, gradient))
+    return labels, releases
+
+
+def test_nobody_finds_labels_in_noise_over_a_training_of_small_batches(small_batches_of_noise):
+    labels, releases = small_batches_of_noise
+    scope = AuditScope(hints=(0, 1, 5), few_records=True, histories=True)
+    audit = audit_leak(releases, Truth(labels), scope=scope)
+    tried = [m for m in audit.measurements if m.null_deviation is not None]
+    names = {m.attack for m in tried}
+    assert {"likelihood_ratio", "likelihood_ratio_sum", "mean_gradient_probe"} <= names
+    assert len(tried) > 60
+    for found in tried:
+        # Of so many measurements, none is this far out in 99 draws of 100.
+        assert found.leak_auc < 0.5 + 4 * found.null_deviation, (found.attack, found.releases)
+
+
+def test_the_likelihood_ratio_finds_labels_where_there_are_some(small_batches_of_noise):
+    labels, releases = small_batches_of_noise
+    shift = torch.zeros(32)
+    shift[0] = 2.0
+    told = [
+        Release(
+            r.step,
+            r.epoch,
+            r.records,
+            r.activation,
+            r.gradient + labels[r.records][:, None] * shift,
+        )
+        for r in releases
+    ]
+    scope = AuditScope(few_records=True, histories=True)
+    attacks = {"likelihood_ratio_sum": HISTORY_ATTACKS["likelihood_ratio_sum"]}
+    found = measured(audit_leak(told, Truth(labels), attacks=attacks, scope=scope), "all")
+    assert found.leak_auc > 0.9

@@ -26,7 +26,7 @@ SIDE_KNOWLEDGE: Mapping[str, str] = {
     "hint_labels": "the labels of these records, of both classes",
     "prior": "the share of positives",
     "known_labels": "the labels of half of the records",
-    "class_model": "mean and variances of the received gradients of each class",
+    "class_model": "mean and variances of each class's received gradients, from half of the labels",
 }
 """Parameters that an attack may take beyond the messages, with the words of a report."""
 
@@ -59,7 +59,8 @@ class SideKnowledge:
     """0, 1, or :data:`WITHHELD`, ``(examples,)``: half of the labels, for attacks that learn from
     them and are judged on the other half."""
     class_model: ClassModel | None = None
-    """Distribution of the received gradients of each class."""
+    """Distribution of the received gradients of each class. From other rows than those whose scores
+    count: from the same ones, it tells their labels in pure noise."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ def likelihood_ratio(gradient: Tensor, class_model: ClassModel) -> Tensor:
     and y across of :class:`~cutlayer.attacks.class_model.ClassModel`. By Neyman and Pearson no
     score of one gradient has a higher AUC under this model, and as noise is drawn afresh, the sum
     over the releases of a record is best for all of them. The statistics are not known to anybody
-    but the label party: an upper reference.
+    but the label party: an upper reference, as far as they are known well: an audit takes them from
+    one half of a batch's rows and tries them on the other, which tells less in small batches.
 
     Args:
         gradient: gradients as received, float of any type, shape ``(examples, width)``.

@@ -81,7 +81,7 @@ def half_known(truth: Truth, seed: int) -> Tensor:
 
 
 def class_model_of(gradient: Tensor, labels: Tensor) -> ClassModel | None:
-    """The class model that fits a batch best: an upper reference, since nobody could know it.
+    """The class model that fits the known rows of a batch best, to be tried on the others.
 
     Args:
         gradient: as received, float ``(examples, width)``.

@@ -190,14 +190,14 @@ class _LayerAudit:
         name, attackers = post.layer, post.attackers
         self.name: Layer = name
         self.histograms = HistogramTally(name, truth)
-        self._labels = truth.labels
         counted = truth.labels[truth.labels != UNKNOWN].double()
         self._prior = float(counted.mean()) if 0 < counted.sum() < len(counted) else None
         few = {_choice(a) for a in attackers if a.uses_few_records}
         self._banks = {choice: HintBank(truth, *choice) for choice in sorted(few)}
         halves = sorted({a.seed for a in attackers if a.uses_half})
         self._halves = {seed: half_known(truth, seed) for seed in halves}
-        self._needs_model = any("class_model" in a.attack.side_knowledge for a in attackers)
+        modelled = any(a.uses_class_model for a in attackers)
+        self._modelled = half_known(truth, seed=0) if modelled else None
         self.tallies = [
             AttackTally(
                 attacker,
@@ -242,8 +242,10 @@ class _LayerAudit:
         """Let everybody try."""
         records = release.records.cpu()
         model = None
-        if self._needs_model:
-            model = class_model_of(release.gradient.cpu(), self._labels[records])
+        if self._modelled is not None:
+            # From one half of the records, whose AUC is not counted: a model of the very rows
+            # that it scores finds their labels in pure noise.
+            model = class_model_of(release.gradient.cpu(), self._modelled[records])
         usable = hint is not None and bool(hint.gradient.any())
         shared: dict[str, Any] = {
             "hint": hint.gradient if hint is not None and usable else None,
@@ -273,6 +275,8 @@ class _LayerAudit:
             return self._banks[_choice(attacker)].known
         if attacker.uses_half:
             return self._halves[attacker.seed] >= 0
+        if attacker.uses_class_model and self._modelled is not None:
+            return self._modelled >= 0
         return None
 
 

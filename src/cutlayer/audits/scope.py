@@ -49,6 +49,11 @@ class Attacker:
             return False
         return isinstance(self.attack, Attack) or self.attack.family == _LEARNED
 
+    @property
+    def uses_class_model(self) -> bool:
+        """Whether it is given the distribution of each class, and judged on other records."""
+        return "class_model" in self.attack.side_knowledge
+
 
 def all_attacks() -> dict[str, AnyAttack]:
     """Every attack on one release, and every one on a whole training that is no mere average.
@@ -135,7 +140,7 @@ class AuditScope:
         elif somebody.uses_half:
             if few:
                 yield from ((0, seed) for seed in seeds)
-        elif "class_model" not in attack.side_knowledge or few:
+        elif not somebody.uses_class_model or few:
             chance = isinstance(attack, Attack) and attack.chance
             yield from ((0, seed) for seed in (seeds if chance else (0,)))
 

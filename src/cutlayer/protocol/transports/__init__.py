@@ -8,3 +8,9 @@ outbox              any of them, with a thread that sends in the background
 reception, door     the listening side: who may come in, and who takes the one place
 ==================  ==============================================================================
 """
+
+import os
+
+# gRPC would write every stranger's failed handshake to standard error. It looks when it is
+# imported, which is after this package.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")

@@ -9,10 +9,6 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-# gRPC would write every stranger's failed handshake to standard error. It looks when it is
-# imported, and the package imports this module before it imports gRPC.
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-
 
 class EventLoop:
     """An asyncio loop in a thread of its own."""
