@@ -6,7 +6,7 @@ from cutlayer.audits.findings import KnowledgeBaseline
 from cutlayer.reports import render_page
 from cutlayer.reports.excess import beside_bound, reading, why_above, within_chance, worst_above
 from cutlayer.reports.summary import by_protection
-from cutlayer.reports.wording import accounts, verdicts
+from cutlayer.reports.wording import accounts, outcome, verdicts
 
 RESIDUAL = ("residual", "sigma=4.26")  # proven: .566 in one release, .700 over all
 
@@ -49,6 +49,24 @@ def test_no_leak_above_its_bound_needs_no_words(findings, make_findings):
     found = residual(findings, labels=(0.69, 0.67, 0.72), make=make_findings)
     assert worst_above(summary(found)) == []
     assert why_above(summary(found)) == ""
+
+
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        ([], "(features alone may tell more, which was not measured here)"),
+        ([features(0.76)], "(features alone, without any message, read 0.760)"),
+    ],
+    ids=["unmeasured", "measured"],
+)
+def test_the_first_sentence_says_what_a_proof_is_about(findings, make_findings, known, words):
+    found = residual(findings, labels=(0.75, 0.73, 0.77), baselines=known, make=make_findings)
+    alone = found.model_copy(
+        update={"rows": [row for row in found.rows if row.protection == "residual"]}
+    )
+    assert f"proven is at most 0.700 for what messages add {words}" in outcome(alone)
+    told = next(v.text for v in verdicts(found) if v.about == "residual sigma=4.26")
+    assert f"is proven for what messages add {words}" in told.split(". ")[0]
 
 
 @pytest.mark.parametrize(

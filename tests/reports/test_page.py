@@ -138,7 +138,9 @@ def test_canaries_are_counted_by_how_they_stand(page):
 
 def test_numbers_at_the_null_floor_are_pale(page_text):
     text = page_text
-    assert '<td class="number leak floor" style="--share: 6.6%">0.533' in text  # 2 x (.533 - .5)
+    assert (
+        '<td class="number leak floor" style="--share: 6.6%"><span class="value">0.533' in text
+    )  # 2 x (.533 - .5)
     assert '<td class="number leak" style="--share: 28.2%">0.641' in text
 
 
@@ -308,6 +310,16 @@ def test_the_worst_attack_on_a_protected_training_comes_first(page_text):
         table.index('<th scope="row">cosine'),
     )
     assert first < second
+
+
+def test_what_is_called_worst_first_is_sorted_by_the_number_that_is_shown(page_text):
+    for table in re.findall(r'<table class="heat".*?</table>', page_text, re.S):
+        highest = []
+        for line in re.findall(r'<tr><th scope="row">.*?</tr>', table, re.S):
+            cells = re.findall(r'data-of="([^"]+)"[^>]*><span class="value">([\d.]+)', line)
+            highest.append(max(float(leak) for of, leak in cells if of != "no_noise"))
+        assert len(highest) > 1
+        assert highest == sorted(highest, reverse=True)
 
 
 def test_attacks_and_folds_are_explained(make_findings):

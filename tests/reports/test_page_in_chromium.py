@@ -8,6 +8,8 @@ from html import escape
 
 import pytest
 
+from cutlayer.reports import render_page
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="chromium is not installed (apt-get install -y chromium)"
@@ -86,6 +88,52 @@ def test_the_page_does_not_scroll_sideways(page_text, tmp_path, width):
     inner, needed = map(int, re.search(r"<title>(\d+)/(\d+)</title>", dom).groups())
     assert inner == needed
     assert width - 20 <= inner <= width
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_an_interval_is_neither_struck_through_nor_cut_off(
+    make_findings, findings, tmp_path, width
+):
+    rows = [
+        row.model_copy(update={"leak_auc_low": row.leak_auc - 0.02, "leak_auc_high": row.leak_auc})
+        if row.leak_auc is not None
+        else row
+        for row in findings.rows
+    ]
+    # The bar is the background of a cell: its upper edge is at its y offset, from the padding box,
+    # or, where that is said from the bottom, its height above the lower edge of the cell.
+    measure = """
+      const page = this.contentDocument, problems = [];
+      const cells = [...page.querySelectorAll('.heat td.leak')].filter((cell) =>
+        cell.querySelector('.by') && cell.getBoundingClientRect().width);
+      for (const cell of cells) {
+        const style = this.contentWindow.getComputedStyle(cell);
+        const box = cell.getBoundingClientRect();
+        const ends = cell.querySelector('.by').getBoundingClientRect();
+        const mark = cell.querySelector('abbr').getBoundingClientRect();
+        const number = page.createRange();
+        number.selectNodeContents(cell.querySelector('.value').firstChild);
+        const line = number.getBoundingClientRect();
+        const size = parseFloat(style.backgroundSize.split(' ')[1]);
+        const y = style.backgroundPositionY.split(',')[0];
+        const down = y.endsWith('px');
+        const top = down ? box.top + parseFloat(y) : box.bottom - size;
+        if (ends.top < top + size && ends.bottom > top) problems.push('struck through');
+        if (line.top < top + size && line.bottom > top) problems.push('number struck through');
+        if (ends.right > box.right + 1 || ends.left < box.left) problems.push('cut off');
+        if (Math.abs(mark.top - line.top) > 4) problems.push('arrow on a line of its own');
+      }
+      document.title = `${cells.length}/${[...new Set(problems)].join()}`"""
+    page = escape(render_page(make_findings(rows=rows)))
+    (tmp_path / "frame.html").write_text(
+        f"<title></title><iframe width={width} height=800 style='border:0' "
+        f'onload="{escape(measure)}" srcdoc="{page}"></iframe>',
+        encoding="utf-8",
+    )
+    dom, _, _ = visit(tmp_path / "frame.html", tmp_path)
+    seen, problems = re.search(r"<title>(\d+)/(.*)</title>", dom).groups()
+    assert int(seen) > 0
+    assert problems == ""
 
 
 def test_a_phone_shows_every_protection_without_scrolling(page_text, findings, tmp_path):

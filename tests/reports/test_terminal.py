@@ -73,6 +73,22 @@ def test_many_attacks_are_listed_below_one_another(make_findings, findings):
     assert len(marvell.splitlines()) <= 8
 
 
+def test_the_worst_attack_of_a_row_has_a_column_also_where_others_read_more_elsewhere(
+    make_findings, findings
+):
+    # Seven attacks read .9 of max_norm, and an eighth reads only residual, with .613.
+    template = next(r for r in findings.rows if r.protection == "max_norm" and r.attack == "norm")
+    strong = [
+        template.model_copy(update={"attack": f"strong_{n}", "leak_auc": 0.9}) for n in range(7)
+    ]
+    mild = next(r for r in findings.rows if r.protection == "residual" and r.attack == "norm")
+    mild = mild.model_copy(update={"attack": "mild", "leak_auc": 0.613})
+    assert mild.releases == "one"
+    assert mild.layer == "cut"
+    text = printed(make_findings(rows=[*findings.rows, *strong, mild]), width=160)
+    assert "0.613" in block(text, "residual")
+
+
 def test_rows_follow_the_document(findings):
     text = printed(findings)
     places = [text.index(f"\n{name}") for name in ("frozen", "no_noise", "max_norm", "residual")]

@@ -116,6 +116,27 @@ def test_a_protection_that_was_not_attacked_has_no_clean_bill(make_findings, fin
     assert silent.level == "warning"
 
 
+def test_messages_that_no_attack_looked_at_are_never_called_unsent(make_findings, findings):
+    # As a label party with audit_every = 0 writes it: a row without an attack, messages applied.
+    frozen = next(row for row in findings.rows if row.protection == "frozen")
+    bound = next(
+        row.guarantee
+        for row in findings.rows
+        if row.protection == "residual" and row.releases == "all"
+    )
+    row = frozen.model_copy(
+        update={"protection": "residual", "strength": "sigma=4.26", "guarantee": bound}
+    )
+    document = make_findings(rows=[row, frozen], curves=[])
+    found = {v.about: v.text for v in verdicts(document)}
+    assert "at most 0.700 over the whole training is proven" in found["residual sigma=4.26"]
+    assert "no attack was run" in found["residual sigma=4.26"]
+    assert "residual" not in found["baselines"]
+    assert "frozen" in found["baselines"]
+    assert "residual sigma=4.26: no attack was run on it." in not_measured(document)
+    assert "frozen: no attack was run on it." not in not_measured(document)
+
+
 def test_gaps_are_named(make_findings, findings):
     assert not_measured(findings) == []
     labels = [
@@ -143,6 +164,12 @@ def test_undefined_leaks_are_counted(make_findings, findings):
     rows = replaced(findings, "max_norm", "labels", leak_auc=None)
     gaps = not_measured(make_findings(rows=rows))
     assert any("max_norm: 20 leak AUCs are undefined" in gap for gap in gaps)
+    assert any("such as norm, cosine, majority_count" in gap for gap in gaps)
+    assert not any("no batch held both classes." in gap for gap in gaps)
+    single = replaced(findings, "max_norm", "labels", leak_auc=None, one_class_batches=138)
+    single = [r for r in single if r.attack is None or r.releases == "one"]
+    text = " ".join(not_measured(make_findings(rows=single)))
+    assert "10 leak AUCs are undefined, since no batch held both classes." in text
     once = list(findings.rows)
     place = next(i for i, row in enumerate(once) if row.protection == "max_norm")
     once[place] = once[place].model_copy(update={"leak_auc": None})

@@ -79,7 +79,7 @@ def test_every_key_can_be_overridden_from_the_command_line(write, key, text, val
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"epoch": "5"}, ["unknown key 'epoch'", "epochs"]),
+        ({"epoch": "5"}, ["--epoch (beside", "unknown key 'epoch'", "Did you mean epochs"]),
         ({"colour": "red"}, ["unknown key 'colour'", "Known: run, file"]),
         ({"noise_seed": "1"}, ["unknown key 'noise_seed'"]),
         ({"compress": "true"}, ["unknown key 'compress'"]),
@@ -87,7 +87,10 @@ def test_every_key_can_be_overridden_from_the_command_line(write, key, text, val
         ({"transport": "http"}, ["transport", "grpc", "tls"]),
         ({"epochs": "0"}, ["epochs", "greater than or equal to 1", "0"]),
         ({"epochs": "many"}, ["epochs", "many"]),
-        ({"protection": "marvel:s=4"}, ["marvel", "Known: no_noise"]),
+        ({"protection": "marvel:s=4"}, ["'marvel'", "Did you mean marvell?", "no_noise", "frozen"]),
+        ({"protection": "frosen"}, ["Did you mean frozen?"]),
+        ({"protection": "residual:max_leak=0.7"}, ["'max_leak'", "Did you mean max_leak_auc?"]),
+        ({"protection": "residual:max_leak_auc"}, ["max_leak_auc has no value"]),
         ({"protection": "marvell"}, ["exactly one of s"]),
         ({"protection": "marvell:s=4,statistics=batch"}, ["simulation", "statistics"]),
         ({"address": "7700"}, ["address", "HOST:PORT"]),
@@ -120,6 +123,17 @@ def test_without_a_protection_nothing_starts(write):
     text = "\n".join(line for line in SHORTEST.splitlines() if "protection" not in line)
     with pytest.raises(ConfigurationError, match='protection = "no_noise"'):
         read(write(text))
+
+
+def test_a_wrong_key_of_the_file_is_not_blamed_on_the_command_line(write):
+    with pytest.raises(ConfigurationError, match="label.toml: unknown key 'epoch'") as caught:
+        read(write(SHORTEST + "epoch = 5\n"), epochs="3")
+    assert "--" not in str(caught.value)
+
+
+def test_the_other_partys_configuration_is_recognised(write):
+    with pytest.raises(ConfigurationError, match="this is the label party's configuration"):
+        read_configuration(NonLabelConfiguration, write(SHORTEST))
 
 
 def test_missing_and_broken_files_are_named(tmp_path, write):

@@ -1,5 +1,7 @@
 """Protections as text, as the command line and configuration files write them."""
 
+import difflib
+from collections.abc import Collection, Sequence
 from dataclasses import fields
 
 from cutlayer.errors import ConfigurationError
@@ -28,10 +30,9 @@ def parse_protection(
     settings: dict[str, str | float | int] = {}
     for part in filter(None, (p.strip() for p in rest.split(","))):
         setting, equals, value = (p.strip() for p in part.partition("="))
-        if not equals or not value or setting not in known or setting in settings:
+        if problem := _problem(setting, equals and value, known, settings):
             raise ConfigurationError(
-                f"protection {text!r}: {part!r} is not a new setting=value of {name}. "
-                f"Settings: {', '.join(known) or 'none'}."
+                f"protection {text!r}: {problem} Settings of {name}: {', '.join(known) or 'none'}."
             )
         settings[setting] = _number_or_word(value)
     if "releases" in known and "max_leak_auc" in settings and planned_releases is not None:
@@ -40,6 +41,17 @@ def parse_protection(
         return kind(**settings)
     except (ValueError, TypeError, ArithmeticError) as error:
         raise ConfigurationError(f"protection {text!r}: {error}") from error
+
+
+def _problem(setting: str, value: str, known: Sequence[str], given: Collection[str]) -> str:
+    """What is wrong with a setting, in a sentence or two; empty where nothing is."""
+    if setting not in known:
+        near = difflib.get_close_matches(setting, known, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        return f"there is no setting {setting!r}.{hint}"
+    if not value:
+        return f"{setting} has no value; write {setting}=VALUE."
+    return f"{setting} is given twice." if setting in given else ""
 
 
 def _number_or_word(value: str) -> str | float | int:

@@ -57,6 +57,20 @@ def features_alone(summary: ProtectionSummary) -> KnowledgeBaseline | None:
     return max(known, key=lambda b: b.leak_auc or 0.0, default=None)
 
 
+def scope_of_proof(summary: ProtectionSummary) -> str:
+    """That a bound is on what messages add, to follow it where an attack on labels reads more."""
+    top, bound = summary.worst(), summary.bound("all")
+    if top is None or bound is None or summary.kind != "rigorous" or summary.target != "labels":
+        return ""
+    if (top.leak_auc or 0.0) <= (bound.leak_auc or 1.0) or within_chance(top):
+        return ""
+    features = features_alone(summary)
+    if features is None:
+        return " for what messages add (features alone may tell more, which was not measured here)"
+    alone = number(features.leak_auc)
+    return f" for what messages add (features alone, without any message, read {alone})"
+
+
 def why_above(summary: ProtectionSummary) -> str:
     """Why attacks on the true labels may read more than a bound that holds; empty if none does."""
     rows = worst_above(summary)
@@ -83,7 +97,8 @@ def _reason(row: FindingRow, summary: ProtectionSummary) -> str:
     if features is None:
         return (
             "that may be what the non-label party's features tell by themselves, which was not "
-            "measured here"
+            "measured here: `cutlayer audit RUN` measures it where the run holds those features, "
+            "as one of demo does"
         )
     alone = f"features alone, without any message, read {number(features.leak_auc)}"
     if (features.leak_auc_high or features.leak_auc or 0.0) >= (row.leak_auc or 0.0):
@@ -108,8 +123,3 @@ def listed(rows: Sequence[FindingRow]) -> str:
     known = [row for row in rows if above_bound(row) and row.leak_auc_low is not None]
     known.sort(key=lambda row: -(row.leak_auc or 0.0))
     return ", ".join(f"{who(row)} {number(row.leak_auc)} ({interval(row)})" for row in known)
-
-
-def _attack(row: FindingRow) -> str:
-    """An attack, with the layer where that is not the cut."""
-    return f"{row.attack}{' at the first layer' if row.layer == 'first' else ''}"

@@ -103,7 +103,7 @@ def _leak_tables(findings: Findings, summaries: list[ProtectionSummary]) -> Iter
         for releases in both:
             shown = [s for s in attacked if s.worst(layer=layer, releases=releases)]
             lines = []
-            for attack in worst_first(findings, shown):
+            for attack in worst_first(findings, shown, layer=layer, releases=releases):
                 cells = [s.cell(attack, layer=layer, releases=releases) for s in shown]
                 strongest = max(
                     (cell for cell in cells if cell is not None),

@@ -127,7 +127,22 @@ class ProtectionSummary:
     @property
     def is_baseline(self) -> bool:
         """Whether it was measured by utility alone, since no gradient is ever sent."""
+        return self._without_attack and not self._sent
+
+    @property
+    def is_unattacked(self) -> bool:
+        """Whether gradients were sent and no attack was run on them."""
+        return not self.rows or (self._without_attack and self._sent)
+
+    @property
+    def _without_attack(self) -> bool:
+        """Whether no row is an attack's."""
         return bool(self.rows) and all(row.attack is None for row in self.rows)
+
+    @property
+    def _sent(self) -> bool:
+        """Whether the document states messages that the protection was applied to."""
+        return self.applied is not None and self.applied.releases > 0
 
     @cached_property
     def attacked(self) -> tuple[FindingRow, ...]:
@@ -145,9 +160,9 @@ class ProtectionSummary:
         return tuple(sorted(rows, key=_leak, reverse=True))
 
     @property
-    def undefined(self) -> int:
-        """Attacks without a leak AUC, for lack of a batch with both classes."""
-        return sum(r.attack is not None and r.leak_auc is None for r in self.rows)
+    def undefined(self) -> tuple[FindingRow, ...]:
+        """The rows of attacks that reached no leak AUC."""
+        return tuple(r for r in self.rows if r.attack is not None and r.leak_auc is None)
 
     @property
     def test_auc(self) -> Estimate | None:
@@ -316,19 +331,45 @@ def attacks_of(findings: Findings) -> list[str]:
     return list(dict.fromkeys([*rows, *(curve.attack for curve in findings.curves)]))
 
 
-def worst_first(findings: Findings, summaries: Iterable[ProtectionSummary]) -> list[str]:
+def worst_first(
+    findings: Findings,
+    summaries: Iterable[ProtectionSummary],
+    *,
+    layer: Layer | None = None,
+    releases: Releases | None = None,
+) -> list[str]:
     """Names of the attacks: those that read most of any protection but no_noise first.
 
     Without protection nearly every attack reads everything, which orders nothing.
+
+    Args:
+        findings: the document.
+        summaries: the protections that are shown.
+        layer: only by what was read there, and only attacks that were run there.
+        releases: only by what was read from so many, and only attacks that were run on them.
     """
     shown = list(summaries)
     protected = [s for s in shown if s.protection != "no_noise"] or shown
     highest: dict[str, float] = {}
     for summary in protected:
         for row in summary.attacked:
-            if row.attack is not None and row.target == summary.target:
+            if (
+                row.attack is not None
+                and row.target == summary.target
+                and layer in (None, row.layer)
+                and releases in (None, row.releases)
+            ):
                 highest[row.attack] = max(highest.get(row.attack, 0.0), _leak(row))
-    return sorted(attacks_of(findings), key=lambda name: -highest.get(name, 0.0))
+    known = attacks_of(findings)
+    if layer is not None or releases is not None:
+        run = {
+            row.attack
+            for summary in shown
+            for row in summary.attacked
+            if layer in (None, row.layer) and releases in (None, row.releases)
+        }
+        known = [attack for attack in known if attack in run]
+    return sorted(known, key=lambda name: -highest.get(name, 0.0))
 
 
 def layers_of(findings: Findings) -> list[Layer]:

@@ -163,12 +163,14 @@ def _shown_attacks(findings: Findings, summaries: list[ProtectionSummary]) -> li
     attacks = attacks_of(findings)
     if len(attacks) <= _MOST_COLUMNS:
         return attacks
-    ranked = [
-        attack
-        for attack in worst_first(findings, summaries)
-        if any(s.cell(attack, layer="cut", releases="one") for s in summaries)
-    ]
-    return ranked[:_MOST_COLUMNS]
+    ranked = worst_first(findings, summaries, layer="cut", releases="one")
+    # The worst attack on each protection comes before the second worst on any, so that the worst
+    # number of a row is the one that the verdict names.
+    protected = [s for s in summaries if s.protection != "no_noise"] or summaries
+    tops = (s.worst(layer="cut", releases="one") for s in protected)
+    leading = {top.attack for top in tops if top is not None}
+    kept = sorted(ranked, key=lambda attack: attack not in leading)[:_MOST_COLUMNS]
+    return [attack for attack in ranked if attack in kept]
 
 
 def _name(summary: ProtectionSummary, apart: bool) -> Text:
@@ -197,6 +199,8 @@ def _attacks(
     """The leak AUC of every attack in one release; the worst in bold."""
     if summary.is_baseline:
         return Text("no gradient is sent", "dim")
+    if summary.is_unattacked:
+        return Text("no attack was run", "dim")
     rows = [summary.cell(attack, layer="cut", releases="one") for attack in attacks]
     worst = max((r.leak_auc for r in rows if r and r.leak_auc is not None), default=None)
     values = [_leak(row, worst) for row in rows]

@@ -1,10 +1,11 @@
 """How numbers and findings are put into words, the same on the terminal and on the page."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from cutlayer.audits.findings import Bound, FindingRow, Findings
-from cutlayer.reports.excess import beside_bound, why_above
+from cutlayer.reports.excess import beside_bound, scope_of_proof, why_above
 from cutlayer.reports.phrases import number, over, who
 from cutlayer.reports.summary import (
     CANARY_DEVIATIONS,
@@ -88,14 +89,14 @@ def outcome(findings: Findings) -> str:
     """The whole document in one sentence, for somebody who reads nothing else."""
     summaries = [s for s in by_protection(findings) if s.attacked]
     if not summaries:
-        return "No attack was run, so nothing can be said about what left the building."
+        return "No attack was run, so nothing was measured of what left the building."
     ranked = sorted(summaries, key=_worst_leak)
     least, most = ranked[0], ranked[-1]
     if len(ranked) == 1:
         known = least.bound("all")
         promise = "nothing is proven"
         if least.kind == "rigorous" and known is not None and known.leak_auc is not None:
-            promise = f"proven is at most {number(known.leak_auc)}"
+            promise = f"proven is at most {number(known.leak_auc)}{scope_of_proof(least)}"
         return (
             f"Under {least.label} the worst attack tells {_what(least)} in "
             f"{pairs(_worst_leak(least))}; {promise}."
@@ -259,15 +260,34 @@ def not_measured(findings: Findings) -> list[str]:
         )
     for summary in by_protection(findings):
         if summary.undefined:
-            are = "leak AUC is" if summary.undefined == 1 else "leak AUCs are"
-            gaps.append(
-                f"{summary.label}: {summary.undefined} {are} undefined, since no batch held both "
-                "classes."
-            )
-        if not summary.rows:
+            gaps.append(f"{summary.label}: {_undefined(summary.undefined)}")
+        if summary.is_unattacked:
             gaps.append(f"{summary.label}: no attack was run on it.")
     return gaps
 
+
+def _undefined(rows: Sequence[FindingRow]) -> str:
+    """How many attacks have no leak AUC, which, and why."""
+    are = "leak AUC is" if len(rows) == 1 else "leak AUCs are"
+    if all(row.releases == "one" and row.one_class_batches == row.batches for row in rows):
+        return f"{len(rows)} {are} undefined, since no batch held both classes."
+    names = list(
+        dict.fromkeys(
+            f"{who(row)} after {row.epochs} epoch{'s' if row.epochs > 1 else ''}"
+            if row.epochs is not None
+            else who(row)
+            for row in rows
+        )
+    )
+    such = "such as " if len(names) > _NAMED else ""
+    return (
+        f"{len(rows)} {are} undefined ({such}{', '.join(names[:_NAMED])}): the attack had too "
+        "little to score by, such as one visit where it compares visits, or records of one class."
+    )
+
+
+_NAMED = 3
+"""So many attacks without a leak AUC are named."""
 
 _COUNTED = "The bound, where there is one, counts them too."
 
@@ -317,7 +337,12 @@ def _at_most(summary: ProtectionSummary) -> str:
 def _verdict(summary: ProtectionSummary) -> Verdict:
     """The verdict on one protection, by the kind of its guarantee."""
     if not summary.attacked:
-        text = "no leak was measured, so nothing is known about what its messages tell."
+        why = "no attack was run" if summary.is_unattacked else "no leak was measured"
+        known = summary.bound("all")
+        if summary.kind == "rigorous" and known is not None and known.leak_auc is not None:
+            text = f"{_proven(summary)}, but {why}: what its messages tell was not measured."
+        else:
+            text = f"{why}, so nothing is known about what its messages tell."
         return Verdict(summary.label, "warning", text, 4)
     if summary.kind == "rigorous":
         return _rigorous(summary)
@@ -384,8 +409,8 @@ def _proven(summary: ProtectionSummary) -> str:
         bound = summary.bound(releases)
         if bound is not None and bound.leak_auc is not None:
             return (
-                f"at most {number(bound.leak_auc)} over {over(releases, WHOLE)} is proven, "
-                "for every network and every attack"
+                f"at most {number(bound.leak_auc)} over {over(releases, WHOLE)} is proven"
+                f"{scope_of_proof(summary)}, for every network and every attack"
             )
     return "a bound is proven, but its value is not stated"
 

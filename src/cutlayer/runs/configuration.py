@@ -17,11 +17,12 @@ from pydantic import (
     StringConstraints,
     ValidationError,
 )
+from pydantic_core import ErrorDetails
 from typing_extensions import override
 
 from cutlayer.audits.live_leak import LIVE_EVERY
 from cutlayer.data import TableFile
-from cutlayer.errors import ConfigurationError
+from cutlayer.errors import ConfigurationError, UnknownNameError
 from cutlayer.parties import Compute, Terms
 from cutlayer.parties.private_alignment import MAX_IDS
 from cutlayer.parties.terms import AlignmentForm, Mode
@@ -159,7 +160,10 @@ class PartyConfiguration(BaseModel):
         """
         if self.protection == FROZEN:
             return NoNoise()  # never applied: nothing that depends on a label is sent
-        return parse_protection(self.protection, PROTECTIONS, planned_releases=self.epochs)
+        try:
+            return parse_protection(self.protection, PROTECTIONS, planned_releases=self.epochs)
+        except UnknownNameError as error:
+            raise UnknownNameError(_unknown_protection(self.protection)) from error
 
     @property
     def protection_settings(self) -> str:
@@ -289,12 +293,21 @@ def read_configuration(
     """
     party = kind.role.value
     settings = _toml(path, party)
+    if kind.role is Role.NON_LABEL and "label" in settings:
+        raise ConfigurationError(
+            f"{party}: {path}: this is the label party's configuration, since it names a label "
+            f"column. `cutlayer label-party {path}` starts it; the non-label party has a file of "
+            "its own, without the key label."
+        )
     for key, text in (overrides or {}).items():
         settings[key] = _value(kind, key, text)
     try:
         configuration = kind.model_validate(settings)
     except ValidationError as error:
-        raise ConfigurationError(f"{party}: {path}: {_first_problem(kind, error)}") from error
+        problem = _first_problem(error)
+        key = ".".join(str(part) for part in problem["loc"])
+        where = f"--{key} (beside {path})" if key in (overrides or {}) else str(path)
+        raise ConfigurationError(f"{party}: {where}: {_described(kind, problem)}") from error
     try:
         _require_real_use(configuration)
         _require_planned(configuration)
@@ -387,11 +400,14 @@ def _value(kind: type[PartyConfiguration], key: str, text: str) -> object:
     return value
 
 
-def _first_problem(kind: type[PartyConfiguration], error: ValidationError) -> str:
-    """The first rule that is broken, with the key, the rule and the fix."""
+def _first_problem(error: ValidationError) -> ErrorDetails:
+    """The first rule that is broken; a mistyped key is also a missing one, and says more."""
     problems = error.errors()
-    # A mistyped key is also a missing one; the typing error says more.
-    problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
+    return next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
+
+
+def _described(kind: type[PartyConfiguration], problem: ErrorDetails) -> str:
+    """A rule that is broken, with the key, the rule and the fix."""
     key = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
         return f"unknown key {key!r}. {_suggestion(key, kind.model_fields)}"
@@ -404,6 +420,15 @@ def _first_problem(kind: type[PartyConfiguration], error: ValidationError) -> st
             )
         return f"the key {key!r} is missing.{hint}"
     return f"{key}: {problem['msg']}, got {problem['input']!r}."
+
+
+def _unknown_protection(text: str) -> str:
+    """Which protections there are, ``frozen`` among them, and which may have been meant."""
+    name = text.partition(":")[0].strip()
+    known = [*PROTECTIONS, FROZEN]
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"Did you mean {near[0]}? " if near else ""
+    return f"No protection is called {name!r}. {hint}Known: {', '.join(known)}."
 
 
 def _suggestion(key: str, known: Sequence[str] | Mapping[str, object]) -> str:
