@@ -212,3 +212,14 @@ def test_the_page_lists_every_key_and_its_default():
     assert set(listed) == set(LabelConfiguration.model_fields)
     for key in ("epochs", "batch_size", "cut_width", "wait", "learning_rate", "threads"):
         assert listed[key].strip(" `") == str(LabelConfiguration.model_fields[key].default)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("stop_above", "0.7"), ("warn_above", "0.7"), ("track", "tensorboard:logs")]
+)
+def test_a_key_that_needs_the_live_audit_is_refused_without_one(tmp_path, key, value):
+    path = tmp_path / "run.toml"
+    path.write_text('run = "r"\nfile = "f.csv"\nid = "id"\nlabel = "y"\nprotection = "no_noise"\n')
+    read_configuration(LabelConfiguration, path, {key: value})
+    with pytest.raises(ConfigurationError, match=f"{key}: it needs .* Set live_every to 1"):
+        read_configuration(LabelConfiguration, path, {key: value, "live_every": "0"})

@@ -259,6 +259,13 @@ def test_stop_above_ends_a_run_that_then_never_gets_a_bound(pair):
     assert status == 2, err  # a service that starts it again would undo the stop
     assert "above stop_above = 0.6" in err
     assert done["other"][0] == 1
+    journal = (pair.kept("label") / "journal").read_bytes()
+    status, out, err = pair.run(label=("--stop-above", "0.6", "--live-every", "1"))["label"]
+    assert status == 2
+    assert "stopped says that stop_above has ended this run" in err
+    assert "run of another name" in err
+    assert "Connected" not in out
+    assert (pair.kept("label") / "journal").read_bytes() == journal  # nothing more was sent
     status, _, err = pair.run()["label"]
     assert status == 2
     assert "that may stop on labels, and was now started with NoNoise()" in err
@@ -520,3 +527,72 @@ def test_c1_without_an_identity_nothing_listens(pair):
     _, err = done.communicate(timeout=60)
     assert done.returncode == 2
     assert "loopback" in err
+
+
+def test_findings_that_a_kill_kept_from_being_written_are_written_at_the_next_start(pair):
+    """A run of six epochs must not go by the bound of its first three."""
+    protection = ("--protection", "residual:sigma=20")
+    assert_ended_well(pair.run(label=protection, other=protection))
+    path = pair.kept("label") / "findings.json"
+    after_three = path.read_text()
+    more = (*protection, "--epochs", "6")
+    assert_ended_well(pair.run(label=more, other=more))
+    after_six = json.loads(path.read_text())
+    path.write_text(after_three)  # what a kill just before the writing leaves
+    done = pair.run(label=more, other=more)
+    assert_ended_well(done)
+    now = json.loads(path.read_text())
+    assert now["messages_sent"] == after_six["messages_sent"]
+    assert now["messages_sent"] == 2 * json.loads(after_three)["messages_sent"]
+    assert "charged with 6 releases" in now["applied"][0]["statement"]
+    assert "stay" not in done["label"][1]
+    path_of_page = pair.kept("label") / "report.html"
+    kept = path.read_bytes(), path_of_page.read_bytes()
+    again = pair.run(label=more, other=more)
+    assert "The findings and page of the run stay." in again["label"][1]
+    assert (path.read_bytes(), path_of_page.read_bytes()) == kept
+
+
+def test_halves_of_different_trainings_do_not_predict_together(pair):
+    assert_ended_well(pair.run())
+    old = (pair.kept("other") / "bottom.safetensors").read_bytes()
+    more = ("--epochs", "6")
+    assert_ended_well(pair.run(label=more, other=more))
+    (pair.kept("other") / "bottom.safetensors").write_bytes(old)  # killed before it kept its half
+    done = pair.run(label=more, other=more, command="predict")
+    steps = json.loads((pair.kept("label") / "findings.json").read_text())["messages_sent"]
+    for status, _, err in done.values():
+        assert status == 2, err
+        assert f"after step {steps}" in err
+        assert f"after step {steps // 2}" in err
+        assert "Start the training command again at both" in err
+    assert not (pair.kept("label") / "predicted.csv").exists()
+    assert_ended_well(pair.run(label=more, other=more))
+    assert_ended_well(pair.run(label=more, other=more, command="predict"))
+
+
+@pytest.mark.parametrize("record", ["0", "1 MiB"])
+def test_changed_labels_are_refused_before_anything_is_answered(pair, record):
+    assert_ended_well(pair.run(label=("--record", record)))
+    journal = (pair.kept("label") / "journal").read_bytes()
+    changed = [{**row, "y": 1 - row["y"]} if i % 7 == 0 else row for i, row in enumerate(pair.rows)]
+    pair.write_table("label", ["id", "y", "x0", "x1"], table=changed)
+    more = ("--epochs", "4")
+    done = pair.run(label=(*more, "--record", record), other=more)
+    status, _, err = done["label"]
+    assert status == 2, err
+    assert "label party: this run has sent" in err
+    assert "labels of its training records" in err
+    assert "begin a run of another name" in err
+    assert done["other"][0] == 1
+    assert (pair.kept("label") / "journal").read_bytes() == journal
+    pair.write_table("label", ["id", "y", "x0", "x1"])
+    assert_ended_well(pair.run(label=(*more, "--record", record), other=more))
+
+
+def test_a_changed_term_is_named_with_both_values(pair):
+    assert_ended_well(pair.run())
+    changed = ("--checkpoint-every", "7", "--epochs", "4")
+    status, _, err = pair.run(label=changed, other=changed)["label"]
+    assert status == 2, err
+    assert "messages with checkpoint_every = 100, and was now started with 7" in err

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from cutlayer.audits import LiveLeak
-from cutlayer.audits.findings import write_findings
+from cutlayer.audits.findings import read_findings, write_findings
 from cutlayer.audits.live_alarm import LiveAlarm
 from cutlayer.audits.live_leak import Listener, live_attacks
 from cutlayer.audits.tracking import open_tracker, tracked
@@ -19,7 +19,7 @@ from cutlayer.cli.screen import screen
 from cutlayer.cli.training_progress import TrainingProgress
 from cutlayer.data import TableReading
 from cutlayer.durable import only_process
-from cutlayer.errors import ConfigurationError
+from cutlayer.errors import ConfigurationError, DataError
 from cutlayer.operation.monitor import Monitor
 from cutlayer.operation.status import RunStatus
 from cutlayer.protocol import Address, Role, Transport
@@ -65,12 +65,14 @@ def label_party(context: typer.Context, config: Configuration) -> None:
                 monitor=monitor,
             )
     folder, half = configuration.run_folder, run.half
-    if not half.sent.releases and (folder / FINDINGS_FILE).exists():
+    sent = half.sent.begin + half.sent.releases
+    if not half.sent.releases and _states(folder / FINDINGS_FILE, sent):
         console.print("Nothing was left to train. The findings and page of the run stay.")
     else:
+        write_page(run.findings, folder / PAGE_FILE)
+        # Last: whoever finds them true of all that was sent may rely on the page.
         write_findings(run.findings, folder / FINDINGS_FILE)
         print_table(run.findings, console)
-        write_page(run.findings, folder / PAGE_FILE)
     if half.validation is not None:
         console.print(f"Validation AUC {half.validation.auc:.4f}, loss {half.validation.loss:.4f}")
     console.print(f"Test AUC {half.test.auc:.4f}, loss {half.test.loss:.4f}")
@@ -148,6 +150,14 @@ def overrides_of(context: typer.Context) -> dict[str, str]:
             value = words.pop(0)
         overrides[key.replace("-", "_")] = value
     return overrides
+
+
+def _states(path: Path, sent: int) -> bool:
+    """Whether kept findings are sound and of so many messages over all starts."""
+    try:
+        return read_findings(path).messages_sent == sent
+    except DataError:
+        return False
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -17,16 +17,29 @@ from cutlayer.errors import DataError
 
 _PROTECTION_FILE, _MANIFEST = "protection.safetensors", "checkpoint.json"
 _ENCODER_FILE = "encoder.json"
+_STEP = "step"
 _KEPT = 3
 
 
-def save_half(folder: Path, halves: Mapping[str, nn.Module], encoder: Encoder | None) -> None:
+def save_half(
+    folder: Path, halves: Mapping[str, nn.Module], encoder: Encoder | None, *, step: int = 0
+) -> None:
     """Write each module as ``NAME.safetensors``, and the encoder if there is one beside it.
 
     Each file is written whole or not at all.
+
+    Args:
+        folder: of the run.
+        halves: modules by name.
+        encoder: of the own features; ``None`` for tensor records.
+        step: how many steps of the loop the halves have learnt from; kept in each file.
+
+    Raises:
+        StorageError: the disk is full or broken, or access is denied.
     """
     for name, half in halves.items():
-        write_tensors(folder / f"{name}.safetensors", half.state_dict())
+        path = folder / f"{name}.safetensors"
+        write_tensors(path, half.state_dict(), {_STEP: str(step)})
     if encoder is not None:
         with whole_file(folder / _ENCODER_FILE) as partial:
             partial.write_text(encoder.to_json(), encoding="utf-8")
@@ -47,6 +60,25 @@ def load_weights(folder: Path, halves: Mapping[str, nn.Module]) -> None:
                 f"{path} does not fit this model ({error}). Use the settings of the run that wrote "
                 "it."
             ) from error
+
+
+def step_of_half(folder: Path) -> int:
+    """After how many steps :func:`save_half` kept the modules in a folder.
+
+    Returns:
+        Their number; 0 where there is no loop, or an earlier version kept them.
+
+    Raises:
+        DataError: a file is damaged, or the files were kept after different steps.
+    """
+    steps = {path.name: _step_kept_in(path) for path in sorted(folder.glob("*.safetensors"))}
+    if len(set(steps.values())) > 1:
+        kept = ", ".join(f"{name} after step {step}" for name, step in steps.items())
+        raise DataError(
+            f"{folder} holds parts of different trainings ({kept}). Start the training command "
+            "again at both parties; it finishes what was interrupted."
+        )
+    return max(steps.values(), default=0)
 
 
 def load_encoder(folder: Path) -> Encoder:
@@ -214,6 +246,15 @@ def _missing(path: Path) -> DataError:
         f"There is no {path}: the run has not ended, or another folder holds it. Train to the end, "
         "or name the run's folder."
     )
+
+
+def _step_kept_in(path: Path) -> int:
+    """The step that one file of a half names."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return int((file.metadata() or {}).get(_STEP, "0"))
+    except (OSError, SafetensorError, ValueError) as error:
+        raise DataError(f"{path} cannot be read ({error}). Train again.") from error
 
 
 def _read(path: Path) -> dict[str, Tensor]:

@@ -39,7 +39,8 @@ class Standing:
     """Where a party stands when it meets its peer; none of it depends on labels."""
 
     checkpoints: tuple[int, ...] = ()
-    """Steps after which it kept its state; none, and nothing released, is a fresh start."""
+    """Steps after which it kept its state; none, and nothing released, is a fresh start. For a
+    prediction the one step after which its half was kept."""
     released: int = 0
     """At the label party: steps that it has answered."""
     order_nonce: bytes | None = None
@@ -79,7 +80,8 @@ def shake_hands(
         TermsMismatchError: the parties were started with different settings, or their groups
             differ.
         ConfigurationError: the terms speak of groups and the records have none, or the reverse.
-        DataError: no record is shared, or the parties have no state in common any more.
+        DataError: no record is shared, the parties have no state in common any more, or the halves
+            that are to predict were kept after different steps.
         ProtocolError: the peer breaks the protocol.
         ConnectionLostError: the peer is gone or silent.
     """
@@ -118,11 +120,14 @@ def shake_hands(
             "batch order than when this run began: it lost its run.key, or wants to choose who "
             "meets whom. Put its run folder back, or begin a run of another name at both parties."
         )
+    if terms.mode == "prediction":
+        _require_same_training(session, greeting, theirs)
     _compare_machines(session.role, greeting, theirs, tell)
     ordered = (greeting, theirs) if session.role is Role.LABEL else (theirs, greeting)
     salt = sha256("".join(one.nonce for one in ordered).encode()).digest()
     agreement = _match(session, terms, records, theirs.records, salt)
-    step = _step_to_go_on_from(session, greeting, theirs)
+    predicting = terms.mode == "prediction"
+    step = 0 if predicting else _step_to_go_on_from(session, greeting, theirs)
     revealed = _compare_splits(session, terms, agreement, own)
     if own.order_nonce is not None:
         halves = _order_halves(session, own.order_nonce, theirs.order, revealed)
@@ -211,6 +216,19 @@ def _step_to_go_on_from(session: Session, own: Greeting, theirs: Greeting) -> in
             "back, or begin a run of another name."
         )
     return max(common)
+
+
+def _require_same_training(session: Session, own: Greeting, theirs: Greeting) -> None:
+    """See that two halves that are to predict have learnt from the same steps."""
+    if own.checkpoints == theirs.checkpoints:
+        return
+    here, there = (_listed(one.checkpoints) for one in (own, theirs))
+    session.abort(ErrorCode.TERMS)
+    raise DataError(
+        f"{session.role.value}: the half here was kept after step {here}, that of the "
+        f"{session.role.peer.value} after step {there}: one party missed the end of a training. "
+        "Start the training command again at both; it finishes what was interrupted. Then predict."
+    )
 
 
 def _listed(steps: frozenset[int]) -> str:

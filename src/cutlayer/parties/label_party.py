@@ -1,5 +1,6 @@
 """The label party: holds the labels and the top half; decides what leaves."""
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -30,6 +31,7 @@ from cutlayer.parties.observers import ProgressObserver, ReleaseKeeper, ReleaseO
 from cutlayer.parties.persistence import Persistence
 from cutlayer.parties.perturbing_heads import MESSAGE_TOP, GradientHead, Head, Question, head_for
 from cutlayer.parties.private_alignment import MAX_IDS
+from cutlayer.parties.release_journal import LABELS, SETTING
 from cutlayer.parties.terms import Terms
 from cutlayer.parties.top_half import MakeObservers, MakeTop, Prepared, Sent, TopHalf
 from cutlayer.protections.base import Protection, require_finite
@@ -183,6 +185,9 @@ class LabelParty:
         transport: Transport,
         fill: Callable[[dict[str, nn.Module]], None],
         encoder: Encoder | None,
+        *,
+        step: int = 0,
+        keep: Callable[[Agreement, Tensor], None] | None = None,
     ) -> tuple[Agreement, Tensor]:
         """Predict all records that both parties hold.
 
@@ -190,6 +195,8 @@ class LabelParty:
             transport: to the non-label party.
             fill: puts trained weights into the tops, which are given by name.
             encoder: of the training; ``None`` for tensor records.
+            step: after which the tops were kept; must equal the peer's.
+            keep: given the result before the peer is told that this party has it.
 
         Returns:
             The agreement, and log-odds in the order of its ``ids``.
@@ -198,14 +205,17 @@ class LabelParty:
             TermsMismatchError, DataError, ProtocolError, ConnectionLostError: as :meth:`run`.
         """
         with self._session(transport) as session:
-            agreement = self._shake_hands(session).agreement
+            agreement = self._shake_hands(session, (step,)).agreement
             inputs = encoded(self._records, agreement, encoder)
             head = self._head(inputs)
             fill(head.halves)
             rows = agreement.held_out
             activation = self._receive_forward(session, Kind.QUERY, rows)
+            logit = self._predict(head, activation, inputs.values[rows])
+            if keep is not None:
+                keep(agreement, logit)
             self._take_leave(session)
-        return agreement, self._predict(head, activation, inputs.values[rows])
+        return agreement, logit
 
     @property
     def steps_made(self) -> int:
@@ -222,9 +232,9 @@ class LabelParty:
         """This party's end of the run."""
         return Session(Role.LABEL, transport, run=self._terms.run, deadlines=self._deadlines)
 
-    def _shake_hands(self, session: Session) -> Opening:
-        """Meet the peer from where this party stands."""
-        standing = Standing(max_ids=self._max_ids)
+    def _shake_hands(self, session: Session, kept: tuple[int, ...] = ()) -> Opening:
+        """Meet the peer from where this party stands, or with the tops that it kept."""
+        standing = Standing(checkpoints=kept, max_ids=self._max_ids)
         if self._persistence is not None:
             standing = replace(
                 standing,
@@ -263,11 +273,12 @@ class LabelParty:
 
     def _train(self, session: Session, head: Head, prepared: Prepared, begin: int) -> None:
         """The loop: activation in, perturbed gradient out, update."""
+        schedule = self._schedule(prepared)
+        self._bind(prepared, schedule)  # before observers go on with what they kept
         if self._observers is None:
             make = self._make_observers
             self._observers = make(prepared.agreement, prepared.canaries) if make else ()
-        schedule = self._schedule(prepared)
-        self._take_up(head, prepared, begin, schedule)
+        self._take_up(head, begin)
         for part in schedule.from_step(begin):
             if self._persistence is not None:
                 self._persistence.key.seed_torch(part.step)
@@ -278,19 +289,27 @@ class LabelParty:
                 self._keep_state(head, part.step + 1)
             self._tell(part.step + 1, len(schedule), len(part.positions))
 
-    def _take_up(self, head: Head, prepared: Prepared, begin: int, schedule: BatchSchedule) -> None:
+    def _bind(self, prepared: Prepared, schedule: BatchSchedule) -> None:
+        """Hold this start to the terms, records and labels of what was answered before."""
+        if self._persistence is None or self._persistence.journal is None:
+            return
+        train = prepared.agreement.train
+        settings = {name: json.dumps(value) for name, value in self._terms.lasting_fields.items()}
+        self._persistence.journal.bind(
+            {
+                **{f"{SETTING}{name}": value for name, value in settings.items()},
+                "terms": self._terms.meaning,
+                "records": prepared.agreement.digest,
+                LABELS: self._persistence.key.digest_of_labels(prepared.labels[train]),
+                "order": f"{prepared.agreement.order_seed:x}",
+                "steps_per_epoch": str(schedule.steps_per_epoch),
+            }
+        )
+
+    def _take_up(self, head: Head, begin: int) -> None:
         """Go on from a kept state, or keep the first one, so that there always is one."""
         if self._persistence is None:
             return
-        if self._persistence.journal is not None:
-            self._persistence.journal.bind(
-                {
-                    "terms": self._terms.meaning,
-                    "records": prepared.agreement.digest,
-                    "order": f"{prepared.agreement.order_seed:x}",
-                    "steps_per_epoch": str(schedule.steps_per_epoch),
-                }
-            )
         store = self._persistence.checkpoints
         if begin in store.steps:
             head.restore(store.load(begin, head.halves, head.optimizers))

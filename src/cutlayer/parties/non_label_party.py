@@ -151,6 +151,8 @@ class NonLabelParty:
         transport: Transport,
         fill: Callable[[nn.Module], None],
         encoder: Encoder | None,
+        *,
+        step: int = 0,
     ) -> Agreement:
         """Send the activations of all shared records, for the label party to predict.
 
@@ -158,12 +160,13 @@ class NonLabelParty:
             transport: to the label party.
             fill: puts trained weights into the bottom half.
             encoder: of the training; ``None`` for tensor records.
+            step: after which the half was kept; must equal the peer's.
 
         Raises:
             TermsMismatchError, DataError, ProtocolError, ConnectionLostError: as :meth:`run`.
         """
         with self._session(transport) as session:
-            agreement = self._shake_hands(session).agreement
+            agreement = self._shake_hands(session, (step,)).agreement
             inputs = encoded(self._records, agreement, encoder)
             bottom = self._make_bottom(inputs.shape).to(self._compute.device)
             fill(bottom)
@@ -185,9 +188,9 @@ class NonLabelParty:
             deadlines=self._deadlines,
         )
 
-    def _shake_hands(self, session: Session) -> Opening:
-        """Meet the peer from where this party stands."""
-        standing = Standing(max_ids=self._max_ids)
+    def _shake_hands(self, session: Session, kept: tuple[int, ...] = ()) -> Opening:
+        """Meet the peer from where this party stands, or with the half that it kept."""
+        standing = Standing(checkpoints=kept, max_ids=self._max_ids)
         if self._persistence is not None:
             standing = replace(
                 standing,

@@ -26,6 +26,10 @@ _FORMAT = "cutlayer.journal/1"
 _ENTRY = struct.Struct("<Q32s32s8s")
 ENTRY_BYTES = _ENTRY.size
 """How much a journal grows with each step."""
+LABELS = "labels"
+"""Name of the binding that holds a keyed hash of the training labels."""
+SETTING = "setting "
+"""Begins the name of a binding that holds one of the terms, so that an error can name it."""
 _CHECKED_BYTES = _ENTRY.size - 8
 _MOST_HEADER_BYTES = 1 << 16
 
@@ -81,7 +85,7 @@ class ReleaseJournal:
         """State what the steps of this run mean; must be the same at every start.
 
         Args:
-            binding: terms, records and their order as texts, and ``steps_per_epoch``.
+            binding: terms, records, labels and their order as texts, and ``steps_per_epoch``.
 
         Raises:
             ConfigurationError: earlier replies of this run were bound to something else.
@@ -92,8 +96,13 @@ class ReleaseJournal:
             return
         for name, value in wanted.items():
             if self._bound.get(name) != value:
+                if name not in self._bound and (name == LABELS or name.startswith(SETTING)):
+                    continue  # an earlier version began the run; the other names hold it
+                if name == LABELS:
+                    raise self._other_labels()
                 raise ConfigurationError(
-                    f"label party: this run has sent {self.released} messages with {name} = "
+                    f"label party: this run has sent {self.released} messages with "
+                    f"{name.removeprefix(SETTING)} = "
                     f"{self._bound.get(name)}, and was now started with {value}. Go on with the "
                     "first, or begin a run of another name."
                 )
@@ -273,6 +282,14 @@ class ReleaseJournal:
             file.close()
             raise self._in_use() from error
         return file
+
+    def _other_labels(self) -> ConfigurationError:
+        """The error where one training would mix two labellings."""
+        return ConfigurationError(
+            f"label party: this run has sent {self.released} messages, and the labels of its "
+            "training records (file, label, positive, negative) have changed since. Put the labels "
+            "of its first start back, or begin a run of another name."
+        )
 
     def _in_use(self) -> ConfigurationError:
         """The error where the run is not this process's alone."""

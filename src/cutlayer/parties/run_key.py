@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from cutlayer.durable import create_private, storage
 from cutlayer.errors import ConfigurationError
@@ -67,6 +68,15 @@ class RunKey:
     def order_nonce(self) -> bytes:
         """This party's half of what the batch order is drawn from, 32 bytes."""
         return self._derived("order")
+
+    def digest_of_labels(self, labels: Tensor) -> str:
+        """A keyed hash that shows whether labels have changed, and without the key nothing.
+
+        Args:
+            labels: 0 or 1, shape ``(records,)``.
+        """
+        message = bytes(labels.to(torch.uint8).tolist())
+        return hmac.digest(self._derived("labels"), message, "sha256").hex()
 
     def seed_torch(self, step: int) -> None:
         """Seed torch's global generator, so that dropout in a step is the same at every start.

@@ -142,8 +142,12 @@ class Terms:
     @property
     def meaning(self) -> str:
         """A hash of all that a step's number depends on; more epochs do not change it."""
-        fields = {name: value for name, value in self.as_fields().items() if name != "epochs"}
-        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(self.lasting_fields, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def lasting_fields(self) -> dict[str, JsonScalar]:
+        """What must be the same at every start of a run: all but the epochs."""
+        return {name: value for name, value in self.as_fields().items() if name != "epochs"}
 
     def as_fields(self) -> dict[str, JsonScalar]:
         """The terms as they go into HELLO."""

@@ -313,6 +313,7 @@ def read_configuration(
         _require_planned(configuration)
         _require_device(configuration.device)
         _require_private_metrics(configuration)
+        _require_live_audit(configuration)
         _ = configuration.terms(), configuration.meeting_point
         _ = configuration.compute, configuration.table_file()
     except ConfigurationError as error:
@@ -353,6 +354,18 @@ def _require_private_metrics(configuration: PartyConfiguration) -> None:
             "how the run goes; the label party's also tell about labels. Use 127.0.0.1, or set "
             "metrics_open = true behind a firewall."
         )
+
+
+def _require_live_audit(configuration: PartyConfiguration) -> None:
+    """Refuse keys that would wait for a live leak AUC that nobody measures."""
+    if not isinstance(configuration, LabelConfiguration) or configuration.live_every:
+        return
+    for key in ("stop_above", "warn_above", "track"):
+        if getattr(configuration, key) is not None:
+            raise ConfigurationError(
+                f"{key}: it needs the live leak AUC, and live_every = 0 measures none. Set "
+                f"live_every to 1 or more, or leave {key} out."
+            )
 
 
 def _require_device(device: str) -> None:

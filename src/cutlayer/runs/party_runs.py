@@ -13,8 +13,13 @@ from cutlayer.audits import ReleaseAudit, ReleaseRecorder
 from cutlayer.audits.findings import Findings
 from cutlayer.audits.training_audit import TrainingAudit
 from cutlayer.data import TableReading
-from cutlayer.durable import storage, whole_file
-from cutlayer.errors import ConnectionLostError, PeerEndedError
+from cutlayer.durable import create_private, storage, whole_file
+from cutlayer.errors import (
+    ConfigurationError,
+    ConnectionLostError,
+    LeakStopError,
+    PeerEndedError,
+)
 from cutlayer.parties import (
     Agreement,
     BottomHalf,
@@ -24,7 +29,7 @@ from cutlayer.parties import (
     Persistence,
     TopHalf,
 )
-from cutlayer.parties.checkpoint import load_encoder, load_weights, save_half
+from cutlayer.parties.checkpoint import load_encoder, load_weights, save_half, step_of_half
 from cutlayer.parties.handshake import Tell, say_nothing
 from cutlayer.parties.observers import ProgressObserver, ReleaseObserver
 from cutlayer.protocol import Transport
@@ -50,6 +55,8 @@ from cutlayer.runs.run_findings import (
 from cutlayer.runs.session_opening import endpoint_of, naming, telling_peer
 
 PREDICTIONS_FILE = "predictions.csv"
+STOPPED_FILE = "stopped"
+"""Says, in a label party's run folder, why ``stop_above`` has ended the run for good."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,11 @@ def run_label_party(
     with telling_peer(configuration):
         require_room(configuration, reading.table)
         persistence = Persistence.in_folder(folder, configuration.protection_settings)
+        try:
+            _require_not_stopped(folder)
+        except BaseException:
+            persistence.close()
+            raise
     audits: list[ReleaseAudit] = []
     protection = configuration.applied
     with ExitStack() as held:
@@ -116,17 +128,22 @@ def run_label_party(
         )
 
         def keep(half: TopHalf) -> None:
-            save_half(folder, half.halves, half.inputs.encoder)
+            step = _steps_of(configuration, half.agreement)
+            save_half(folder, half.halves, half.inputs.encoder, step=step)
             write_predictions(half.agreement, half.held_out_logit, folder / PREDICTIONS_FILE)
 
         endpoint = held.enter_context(endpoint_of(configuration, on_listening))
-        half = until_done(
-            lambda transport: party.run(transport, keep),
-            monitor.watched(endpoint),
-            made=lambda: party.steps_made,
-            wait=configuration.wait,
-            tell=tell,
-        )
+        try:
+            half = until_done(
+                lambda transport: party.run(transport, keep),
+                monitor.watched(endpoint),
+                made=lambda: party.steps_made,
+                wait=configuration.wait,
+                tell=tell,
+            )
+        except LeakStopError as stop:
+            create_private(folder / STOPPED_FILE, f"{stop}\n".encode())
+            raise
         releases = persistence.journal.releases_per_record if persistence.journal else 0
     promise = Promise(
         None if configuration.protection == FROZEN else protection,
@@ -169,7 +186,8 @@ def run_non_label_party(
     )
 
     def keep(half: BottomHalf) -> None:
-        save_half(folder, {"bottom": half.bottom}, half.inputs.encoder)
+        step = _steps_of(configuration, half.agreement)
+        save_half(folder, {"bottom": half.bottom}, half.inputs.encoder, step=step)
 
     try:
         with endpoint_of(configuration) as endpoint:
@@ -226,8 +244,12 @@ def predict_as_label_party(
         with naming(configuration.role):
             load_weights(folder, halves)
 
-    agreement, logit = party.predict(transport, fill, encoder)
-    write_predictions(agreement, logit, out, "predicted")
+    def keep(agreement: Agreement, logit: Tensor) -> None:
+        write_predictions(agreement, logit, out, "predicted")
+
+    with naming(configuration.role):
+        step = step_of_half(folder)
+    agreement, _ = party.predict(transport, fill, encoder, step=step, keep=keep)
     return agreement
 
 
@@ -263,7 +285,9 @@ def predict_as_non_label_party(
         with naming(configuration.role):
             load_weights(folder, {"bottom": bottom})
 
-    return party.predict(transport, fill, encoder)
+    with naming(configuration.role):
+        step = step_of_half(folder)
+    return party.predict(transport, fill, encoder, step=step)
 
 
 def make_optimizer(
@@ -297,6 +321,26 @@ def write_predictions(
     )
     with whole_file(path) as partial:
         table.write_csv(partial)
+
+
+def _require_not_stopped(folder: Path) -> None:
+    """Refuse to go on with a run that ``stop_above`` has ended: each start would send more."""
+    path = folder / STOPPED_FILE
+    if path.exists():
+        with storage(path, "read"):
+            stop = path.read_text(encoding="utf-8").strip()
+        raise ConfigurationError(
+            f"label party: {path} says that stop_above has ended this run, so nothing more of it "
+            f"is sent. Begin a run of another name at both parties. It says: {stop}"
+        )
+
+
+def _steps_of(configuration: PartyConfiguration, agreement: Agreement) -> int:
+    """Steps of the whole training; 0 for a bottom that learns from none."""
+    terms = configuration.terms()
+    if terms.mode != "loop":
+        return 0
+    return len(terms.schedule(len(agreement.train), agreement.order_seed))
 
 
 def _private(folder: Path) -> None:
@@ -341,4 +385,11 @@ def _findings(
         f"{promise.name} was applied to all {sent.rows:,} gradient rows of {sent.releases:,} "
         f"messages of this start; each record is charged with {promise.charged} releases over all "
         "starts of the run.",
+        after=() if audit is None else _epochs_of_some(audit),
     )
+
+
+def _epochs_of_some(audit: TrainingAudit) -> list[int]:
+    """After which epochs but the last attacks were measured."""
+    measured = {m.epochs for m in audit.leak.measurements if m.releases == "some"}
+    return sorted(epochs for epochs in measured if epochs)
