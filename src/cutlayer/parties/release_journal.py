@@ -102,9 +102,8 @@ class ReleaseJournal:
                     raise self._other_labels()
                 raise ConfigurationError(
                     f"label party: this run has sent {self.released} messages with "
-                    f"{name.removeprefix(SETTING)} = "
-                    f"{self._bound.get(name)}, and was now started with {value}. Go on with the "
-                    "first, or begin a run of another name."
+                    f"{name.removeprefix(SETTING)} = {self._bound.get(name)}, and was now started "
+                    f"with {value}. Go on with the first, or begin a run of another name."
                 )
 
     def require_known_request(self, step: int, request: bytes) -> None:
