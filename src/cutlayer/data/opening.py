@@ -40,8 +40,10 @@ def _require_file(path: Path, message: FileMessage) -> None:
         raise message.error("must be a regular file, as it may be read twice. Save it as one.")
     beside = path.parent
     if not beside.is_dir():
-        raise message.error(f"does not exist, nor does the folder {beside}. Mend the path.")
+        raise message.error(
+            f"does not exist, nor does the folder {beside.absolute()}. Mend the path, which starts "
+            "at the folder in which the command runs."
+        )
     near = nearest(path.name, (entry.name for entry in beside.iterdir()))
-    raise message.error(
-        "does not exist. " + (f"Did you mean {listing(near)}?" if near else "Mend the path.")
-    )
+    where = f"does not exist in the folder {beside.resolve()}. "
+    raise message.error(where + (f"Did you mean {listing(near)}?" if near else "Mend the path."))

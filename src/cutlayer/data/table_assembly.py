@@ -6,6 +6,7 @@ from typing import Literal
 import polars as pl
 from torch import Tensor
 
+from cutlayer.data.category_notices import many_categories
 from cutlayer.data.cell_values import CellRules
 from cutlayer.data.column_choice import ROW_NUMBER, ColumnChoice
 from cutlayer.data.column_reading import ReadColumns
@@ -105,6 +106,8 @@ class TableAssembly:
             kept.append(column)
             if doubt is not None:
                 self._note(doubt, column.name)
+            elif other is not None and (crowd := many_categories(column)) is not None:
+                self._note(crowd, column.name)
             code = self.columns.leading_zero.get(column.name)
             if code is not None:
                 self._note(

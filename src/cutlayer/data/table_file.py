@@ -1,11 +1,16 @@
 """A table file: how to read one party's CSV or Parquet file into a party table."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
+import polars as pl
+
+from cutlayer.data.category_notices import without_slot
 from cutlayer.data.cell_values import CellRules, Decimal
 from cutlayer.data.column_choice import ROW_NUMBER, ColumnChoice, ColumnRules
+from cutlayer.data.column_encoding import CategoricalColumn
 from cutlayer.data.column_reading import read_columns
 from cutlayer.data.delimited_text import TextFormat
 from cutlayer.data.encoding import Encoder
@@ -160,6 +165,8 @@ class TableFile:
         rules = CellRules(self.missing, self.strip, self.decimal)
         columns = read_columns(source, choice, message, rules)
         notices = list(source.notices)
+        if trained is not None:
+            notices += _unlike_training(columns.features, trained, message)
         screened = trained is None
         assembly = TableAssembly(columns, choice, rules, message, notices, screened=screened)
         if not labelled:
@@ -260,3 +267,15 @@ class TableFile:
                 f"{party}, file {self.path}: label_column must not be set, as only the label party "
                 f"has labels, but it is {self.label_column!r}. Leave it out."
             )
+
+
+def _unlike_training(
+    columns: Iterable[pl.Series], trained: Encoder, message: FileMessage
+) -> Iterator[str]:
+    """A notice for each column of categories that the training did not tell apart."""
+    fitted = {c.name: c for c in trained.columns if isinstance(c, CategoricalColumn)}
+    for column in columns:
+        if column.name in fitted:
+            told = without_slot(column, fitted[column.name])
+            if told is not None:
+                yield message.notice(told, column=column.name)

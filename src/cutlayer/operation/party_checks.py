@@ -77,7 +77,8 @@ def check_file(configuration: PartyConfiguration) -> tuple[list[Check], TableRea
         found += ", two label values"
     if reading.notices:
         # Not their texts: a checkup is shown to others, and those of the label party count labels.
-        found += f"; {len(reading.notices)} notices, which the training shows"
+        notices = "1 notice" if len(reading.notices) == 1 else f"{len(reading.notices)} notices"
+        found += f"; {notices}, which the training shows"
     checks = [ok("file", found)]
     if reading.giveaways:
         # By name alone, for the same reason.

@@ -98,13 +98,14 @@ def findings_of_canary_run(
             f"label party: {label_config}: protection frozen sends no gradient, so there is no "
             "message that could tell a coin."
         )
+    tables = _records(label), _records(other)  # before a folder is made
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     for name in (_MESSAGES, _HALF):
         shutil.rmtree(folder / name, ignore_errors=True)
     protection = label.applied  # one object: what it promises depends on the batches it has seen
     progress = _Progress(on_progress)
-    top, bottom = _train(label, other, protection, canaries, folder, progress)
+    top, bottom = _train(label, other, tables, protection, canaries, folder, progress)
     read = partial(
         _recorded,
         folder,
@@ -167,6 +168,7 @@ def _recorded(
 def _train(
     label: LabelConfiguration,
     other: NonLabelConfiguration,
+    tables: tuple[PartyTable, PartyTable],
     protection: Protection,
     canaries: int,
     folder: Path,
@@ -193,7 +195,7 @@ def _train(
         return (NonLabelHalfWriter(folder / _HALF, features).write,)
 
     top = LabelParty(
-        _records(label),
+        tables[0],
         replace(label.terms(), order="seed"),
         protection,
         lambda _, cut_width, own: build_top(label, cut_width, own),
@@ -207,7 +209,7 @@ def _train(
         max_ids=label.max_ids,
     )
     bottom = NonLabelParty(
-        _records(other),
+        tables[1],
         replace(other.terms(), order="seed"),
         lambda own: build_bottom(other, own),
         make_optimizer(other),
