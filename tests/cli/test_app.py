@@ -168,6 +168,14 @@ def test_the_help_says_of_a_command_what_it_says_of_itself(name, cutlayer):
     assert f"{name} {about}" in listed
 
 
+@pytest.mark.parametrize("name", ["label-party", "non-label-party", "doctor", "align", "predict"])
+def test_the_help_of_a_party_says_where_its_keys_are_explained(name, cutlayer):
+    shown = " ".join(cutlayer(name, "--help").stdout.split())
+    assert "docs/configuration.md" in shown
+    for key in ("--file", "--epochs", "--protection"):
+        assert key in shown
+
+
 def test_a_mistyped_command_is_answered_with_the_near_ones(cutlayer):
     done = cutlayer("lable-party")
     assert done.returncode == 2

@@ -134,6 +134,8 @@ def test_a_wrong_key_of_the_file_is_not_blamed_on_the_command_line(write):
 def test_the_other_partys_configuration_is_recognised(write):
     with pytest.raises(ConfigurationError, match="this is the label party's configuration"):
         read_configuration(NonLabelConfiguration, write(SHORTEST))
+    with pytest.raises(ConfigurationError, match="`cutlayer non-label-party` starts"):
+        read(write(SHORTEST.replace('label = "y"\n', "")))
 
 
 def test_missing_and_broken_files_are_named(tmp_path, write):

@@ -386,6 +386,14 @@ def coins(paths, folder, **changes):
     return findings_of_canary_run(*paths, folder=folder, **(chosen | changes))
 
 
+def test_a_canary_run_that_cannot_read_a_file_leaves_no_folder(configurations, tmp_path):
+    paths = configurations()
+    (paths[1].parent / "table.csv").unlink()
+    with pytest.raises(DataError, match="does not exist"):
+        coins(paths, tmp_path / "coins")
+    assert not (tmp_path / "coins").exists()
+
+
 def test_a_canary_run_takes_the_records_that_were_aligned_in_private(configurations, tmp_path):
     """The parties' files hold others too, and the two lists of those differ."""
     paths = configurations(alignment='"private"')

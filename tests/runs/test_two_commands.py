@@ -121,6 +121,8 @@ def test_either_party_may_start_first(pair, first):
     assert predictions["id"].str.len_chars().unique().to_list() == [5]  # 00007 keeps its zeros
     assert "Test AUC" in done["label"][1]
     assert "AUC" not in done["other"][1]
+    for _, out, _ in done.values():
+        assert "has ended before" not in out
     # The folder is closed already; a file that somebody copies out of it stays so.
     for kept in (pair.kept("label"), pair.kept("other")):
         files = [path for path in kept.rglob("*") if path.is_file()]
@@ -170,6 +172,8 @@ def test_a_finished_run_is_gone_on_with_for_more_epochs(pair):
     first = load_file(pair.kept("other") / "bottom.safetensors")
     done = pair.run(label=("--epochs", "5"), other=("--epochs", "5"))
     assert_ended_well(done)
+    for _, out, _ in done.values():
+        assert "This run has ended before" in out
     findings = json.loads((pair.kept("label") / "findings.json").read_text())
     assert "charged with 5 releases" in json.dumps(findings)
     batches_per_epoch = findings["train_records"] // 32

@@ -37,6 +37,14 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Lets every key of a configuration be given as an option: ``--epochs 5``."""
 
 
+_KEYS = (
+    "Every key of the configuration can be given as an option as well. The most common: --file, "
+    "--epochs, --batch-size, --protection, --address, --folder, --device. docs/configuration.md "
+    "explains all of them."
+)
+"""What the help of a party's command says beneath its options."""
+
+
 @dataclass(frozen=True)
 class Command:
     """Where a command lives, and what it is for."""
@@ -48,6 +56,8 @@ class Command:
     about: str
     passes_on: bool = False
     """Whether it takes every key of its configuration as an option."""
+    epilog: str | None = None
+    """What its help says at the end."""
 
     def load(self, name: str) -> Any:
         """Import it, and make a command of it."""
@@ -57,7 +67,7 @@ class Command:
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         settings = _PASS_ON if self.passes_on else {}
         about = None if found.__doc__ else self.about
-        alone.command(name, context_settings=settings, help=about)(found)
+        alone.command(name, context_settings=settings, help=about, epilog=self.epilog)(found)
         return typer.main.get_command(alone)
 
 
@@ -73,28 +83,35 @@ COMMANDS = {
         "Trust the peer's certificate, and no other; then compare fingerprints by voice.",
     ),
     "label-party": Command(
-        "party_commands", "label_party", "Train as the label party.", passes_on=True
+        "party_commands", "label_party", "Train as the label party.", passes_on=True, epilog=_KEYS
     ),
     "non-label-party": Command(
-        "party_commands", "non_label_party", "Train as the non-label party.", passes_on=True
+        "party_commands",
+        "non_label_party",
+        "Train as the non-label party.",
+        passes_on=True,
+        epilog=_KEYS,
     ),
     "align": Command(
         "align_command",
         "align_records",
         "Find the shared records privately; start it at both parties, before the training.",
         passes_on=True,
+        epilog=_KEYS,
     ),
     "doctor": Command(
         "doctor_command",
         "doctor",
         "Look at configuration, file, identity, run, disk, network and machine; change nothing.",
         passes_on=True,
+        epilog=_KEYS,
     ),
     "predict": Command(
         "party_commands",
         "predict",
         "Predict the records of both parties' files with a finished run; start it at both parties.",
         passes_on=True,
+        epilog=_KEYS,
     ),
     "prepare": Command(
         "prepare_commands",

@@ -22,6 +22,7 @@ from cutlayer.durable import only_process
 from cutlayer.errors import ConfigurationError, DataError
 from cutlayer.operation.monitor import Monitor
 from cutlayer.operation.status import RunStatus
+from cutlayer.parties.checkpoint import load_encoder
 from cutlayer.protocol import Address, Role, Transport
 from cutlayer.protocol.interruption import interruptible
 from cutlayer.reports import print_table, write_page
@@ -196,11 +197,28 @@ def _read(
 ) -> TableReading:
     """Read the party's file and say what was noticed."""
     require_model(configuration)
+    if not predicting and _has_ended(configuration):
+        console.print(
+            f"This run has ended before; {configuration.run_folder} holds what came of it. Started "
+            "again, it waits for the peer, and trains on only where epochs was raised at both "
+            "parties. `cutlayer predict` uses it as it is.",
+            style="yellow",
+            soft_wrap=True,
+        )
     torch.set_num_threads(configuration.threads)
     reading = read_records(configuration, predicting=predicting)
     for notice in reading.notices:
         console.print(notice, style="yellow", soft_wrap=True)
     return reading
+
+
+def _has_ended(configuration: PartyConfiguration) -> bool:
+    """Whether a training of this run came to its end here."""
+    try:
+        load_encoder(configuration.run_folder)
+    except DataError:
+        return False
+    return True
 
 
 def alone(configuration: PartyConfiguration) -> AbstractContextManager[None]:

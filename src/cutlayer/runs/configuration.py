@@ -431,6 +431,11 @@ def _described(kind: type[PartyConfiguration], problem: ErrorDetails) -> str:
                 " A run does not start without one: name a protection, or write "
                 'protection = "no_noise" if the labels may leave in clear.'
             )
+        if key == "label":
+            hint = (
+                " It names the label column; a file without it is the non-label party's, which "
+                "`cutlayer non-label-party` starts."
+            )
         return f"the key {key!r} is missing.{hint}"
     return f"{key}: {problem['msg']}, got {problem['input']!r}."
 
