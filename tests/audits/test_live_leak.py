@@ -60,6 +60,32 @@ def test_a_batch_of_one_class_is_passed_by():
     assert live.leak_auc is None
 
 
+@pytest.mark.parametrize("labels", [[1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]])
+def test_s2_the_same_attacks_run_whatever_the_labels(labels):
+    called = []
+
+    def hinted(gradient: torch.Tensor, hint: torch.Tensor) -> torch.Tensor:
+        called.append((tuple(gradient.shape), tuple(hint.shape), hint.dtype))
+        return gradient @ hint
+
+    live = live_leak({"hinted": Attack(hinted)}, every=1)
+    observe(live, 0, [1, 2, 3, 4], labels=torch.tensor(labels))
+    assert called == [((4, 2), (2,), torch.float32)]
+    # Three others of both classes give a reading; else there is none.
+    assert live.batches == (sum(labels) == 2)
+
+
+def test_s2_listeners_are_told_again_where_a_batch_has_no_reading():
+    told = []
+    live = live_leak(every=1, listeners=(told.append,))
+    observe(live, 0, [1, 2, 3, 4], labels=torch.zeros(4))
+    assert told == []
+    observe(live, 1, [1, 1, 0, 0])
+    observe(live, 2, [1, 2, 3, 4], labels=torch.zeros(4))
+    assert [reading.step for reading in told] == [1, 1]
+    assert live.batches == 1
+
+
 def test_an_attack_with_a_hint_is_not_credited_with_the_hint():
     cosine = live_leak({"cosine": ATTACKS["cosine"]}, every=1)
     observe(cosine, 0, [1, 0, 0, 0], labels=torch.tensor([1, 0, 0, 0]))  # the hint is all there is

@@ -3,12 +3,17 @@
 import json
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 
 import pytest
 import torch
 from safetensors import safe_open
 
+from cutlayer.audits import LeakAuditor, LiveLeak, Truth, leak_audit
+from cutlayer.audits.attack_tally import AttackTally
+from cutlayer.audits.live_leak import live_attacks
+from cutlayer.audits.release_audit import ReleaseAudit
 from cutlayer.errors import DataError
 from cutlayer.leakage.leak_auc import leak_auc
 from cutlayer.parties import InputShape, LabelParty, NonLabelParty, label_party
@@ -250,17 +255,17 @@ class FirstLabels:
         time.sleep(self._seconds * self.labels[-1])
 
 
-def play_timed(protection, first, agreed, cadence):
+def play_timed(protection, observers, agreed, cadence=0.0, progress=(), parties=None):
     """Train, and time the replies."""
-    label, other = tables()
+    label, other = parties or tables()
     here, there = in_memory_pair()
     timed = Timed(there)
     party = LabelParty(
         *(label, agreed, protection, make_top, adam),
         noise=SecretNoise(),
         cadence=cadence,
-        observers=lambda agreement, canaries: [first],
-        progress=[first],
+        observers=lambda agreement, canaries: observers,
+        progress=progress,
     )
     thread = threading.Thread(
         target=NonLabelParty(other, agreed, make_bottom, adam).run, args=(timed,)
@@ -274,7 +279,7 @@ def play_timed(protection, first, agreed, cadence):
 def seen_by_the_peer(cadence):
     """The AUC with which response times tell the first label of a batch."""
     first = FirstLabels()
-    timed = play_timed(Telling(), first, terms(epochs=20, batch_size=32), cadence)
+    timed = play_timed(Telling(), [first], terms(epochs=20, batch_size=32), cadence, [first])
     return leak_auc(torch.tensor(timed.times), torch.tensor(first.labels))
 
 
@@ -285,7 +290,7 @@ def seen_between_replies(cadence):
     """
     first = FirstLabels(seconds_after=TOLD_SECONDS)
     agreed = terms(epochs=1, batch_size=6, micro_batches=2, staleness=1)
-    timed = play_timed(NoNoise(), first, agreed, cadence)
+    timed = play_timed(NoNoise(), [first], agreed, cadence, [first])
     gaps = torch.tensor(timed.arrivals).double().diff()
     return leak_auc(gaps, torch.tensor(first.labels[:-1]))
 
@@ -304,3 +309,59 @@ def test_s2_cadence_hides_the_work_between_replies_with_several_in_flight():
     # 52 messages, a third of them positive: standard error .086, the median of three .058.
     with_cadence = sorted(seen_between_replies(CADENCE) for _ in range(3))[1]
     assert abs(with_cadence - 0.5) < 0.2
+
+
+class Positives:
+    """Notes which messages hold a positive."""
+
+    def __init__(self):
+        self.any = []
+
+    def on_release(self, release, labels, clean_gradient):
+        self.any.append(int(labels.any()))
+
+
+def rare_positives(records=2000):
+    """Both parties' records; 6 % are positive, whatever the features."""
+    generator = torch.Generator().manual_seed(0)
+    label, other = tables(records)
+    labels = (torch.rand(records, generator=generator) < 0.06).long()
+    return replace(label, labels=labels), other
+
+
+class SkippingTally(AttackTally):
+    """Measures nothing where a class is missing."""
+
+    def _measure_batch(self, release, records, scores):
+        if len(self._labels[records].unique()) == 2:
+            super()._measure_batch(release, records, scores)
+
+
+def audited_time_auc(*, even_work=True):
+    """How well reply times tell messages of 16 records with a positive, the whole audit on."""
+    torch.set_num_threads(1)
+    label, other = rare_positives()
+    audit = ReleaseAudit(label.labels, generator=torch.Generator())
+    if not even_work:
+        audit._auditor = LeakAuditor(Truth(label.labels))
+    live = LiveLeak(live_attacks(), generator=torch.Generator())
+    positives = Positives()
+    agreed = terms(epochs=4, batch_size=16)
+    timed = play_timed(
+        Residual(sigma=1.0), [audit, live, positives], agreed, parties=(label, other)
+    )
+    warm = 20
+    return leak_auc(torch.tensor(timed.times[warm:]), torch.tensor(positives.any[warm:]))
+
+
+@pytest.mark.slow
+def test_s2_the_time_of_an_audited_reply_does_not_tell_labels():
+    # 380 messages, about 60 % with a positive: standard error .03, the median of five .017.
+    assert abs(sorted(audited_time_auc() for _ in range(5))[2] - 0.5) <= 0.06
+
+
+@pytest.mark.slow
+def test_s2_an_audit_that_skips_what_lacks_a_positive_is_seen_by_its_time(monkeypatch):
+    """The control."""
+    monkeypatch.setattr(leak_audit, "AttackTally", SkippingTally)
+    assert sorted(audited_time_auc(even_work=False) for _ in range(3))[1] > 0.8

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from cutlayer.attacks import Attack, SideKnowledge, VisitAverage
+from cutlayer.audits.even_work import both_classes
 from cutlayer.audits.findings import Layer, Stage
 from cutlayer.audits.scope import Attacker
 from cutlayer.audits.truth import Truth
@@ -174,10 +175,8 @@ class AttackTally:
         Raises:
             ValueError: the attack refuses the release.
         """
-        self._seen += 1
-        if (self._seen - 1) % self._every:
+        if not self._is_due(release.epoch):
             return
-        self._measure_epochs_before(release.epoch)
         if self._attack.missing(knowledge):
             self._hintless += 1
             return
@@ -192,6 +191,19 @@ class AttackTally:
         self._measure_batch(release, records, scores)
         self._pool(release.epoch, records, self._average.add(records, scores))
         self._averaged_batches += 1
+
+    def pass_over(self, release: Release) -> None:
+        """Count a release that has no hint for the attack."""
+        if self._is_due(release.epoch):
+            self._hintless += 1
+
+    def _is_due(self, epoch: int) -> bool:
+        """Whether the next release is to be attacked; measures what ended before it."""
+        self._seen += 1
+        if (self._seen - 1) % self._every:
+            return False
+        self._measure_epochs_before(epoch)
+        return True
 
     def measurements(self) -> list[Measurement]:
         """In one release, after the first epochs, and over all."""
@@ -293,15 +305,22 @@ class AttackTally:
         """The leak AUC of one batch, if it has one."""
         rows = self._audited[records]
         labels = self._labels[records][rows]
-        counts = _class_counts(labels)
-        if counts is None:
+        if len(labels) < 2:
+            self._one_class += 1
+            return
+        labels, defined = both_classes(labels)
+        positives = int((labels == 1).sum())
+        counts = positives, len(labels) - positives
+        auc = leak_auc(scores[rows], labels)
+        floor, deviation = null_floor(*counts), null_deviation(*counts)
+        if not defined:  # measured all the same, for the time that it takes
             self._one_class += 1
             return
         self._steps.append(release.step)
         self._epochs.add(release.epoch)
-        self._raw.append(leak_auc(scores[rows], labels))
-        self._floors.append(null_floor(*counts))
-        self._deviations.append(null_deviation(*counts))
+        self._raw.append(auc)
+        self._floors.append(floor)
+        self._deviations.append(deviation)
 
     def _pool(self, epoch: int, records: Tensor, standard: Tensor) -> None:
         """Keep the standardised scores of the current epoch."""

@@ -42,8 +42,13 @@ class HistogramTally:
         self._norms = torch.zeros(2, BINS, dtype=torch.int64)
         self._cosines = torch.zeros(2, BINS, dtype=torch.int64)
 
-    def observe(self, release: Release, hint: Hint | None) -> None:
+    def observe(self, release: Release, hint: Hint | None, *, stand_in: Hint | None = None) -> None:
         """Count one release.
+
+        Args:
+            release: what was seen.
+            hint: a known positive; without one, or with a zero gradient, no cosine is counted.
+            stand_in: what to take the cosines with then, for the time that it takes.
 
         Raises:
             ValueError: a gradient is not finite.
@@ -53,11 +58,14 @@ class HistogramTally:
         largest = norm.max()
         relative = norm / largest if largest > 0 else norm
         _count(self._norms, relative, self._labels[records], self._audited[records])
+        counts = self._cosines
         if hint is None or not bool(hint.gradient.any()):
+            hint, counts = stand_in, torch.zeros_like(counts)
+        if hint is None:
             return
         cosine = cosine_attack(release.gradient, hint.gradient).cpu()
         counted = self._audited[records] & (records != hint.record)
-        _count(self._cosines, (cosine + 1) / 2, self._labels[records], counted)
+        _count(counts, (cosine + 1) / 2, self._labels[records], counted)
 
     def result(self) -> tuple[GradientHistogram, GradientHistogram]:
         """The histogram of norms and that of cosines."""

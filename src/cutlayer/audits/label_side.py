@@ -61,6 +61,7 @@ class LabelSide:
             self._labels = truth.labels
         self._new_records: list[Tensor] = []
         self._new_hints: dict[int, Hint] = {}
+        self._saw_step = False
         self._notes = len(_note_paths(folder))
 
     def note_labels(self, records: Tensor, labels: Tensor) -> None:
@@ -73,6 +74,7 @@ class LabelSide:
         Raises:
             ValueError: one has changed.
         """
+        self._saw_step = True
         known = self._labels[records]
         changed = int(((known != UNKNOWN) & (known != labels)).sum())
         if changed:
@@ -94,16 +96,20 @@ class LabelSide:
         return step in self._hints
 
     def write_news(self) -> None:
-        """See that all that is known is on disk, by writing only what is not there yet."""
+        """See that all that is known is on disk, by writing only what is not there yet.
+
+        Where a step came since, a note is written even if it gave nothing new: the time until the
+        next reply would tell of it.
+        """
         if not self._is_begun:
             self.write_all()
-        elif self._new_records or self._new_hints:
+        elif self._saw_step:
             records = torch.cat([torch.empty(0, dtype=torch.int64), *self._new_records])
             tensors = hint_tensors(self._new_hints)
             tensors |= {"labelled": records, "labels": self._labels[records]}
             write_tensor_file(self._folder / _NOTES.format(self._notes), _NOTES_KIND, tensors)
             self._notes += 1
-            self._new_records, self._new_hints = [], {}
+            self._new_records, self._new_hints, self._saw_step = [], {}, False
 
     def write_all(self) -> None:
         """Write truth and hints, which makes the notes superfluous."""
@@ -116,6 +122,7 @@ class LabelSide:
         for path in reversed(_note_paths(self._folder)):
             path.unlink()
         self._notes, self._new_records, self._new_hints = 0, [], {}
+        self._saw_step = False
 
 
 def read_label_side(folder: Path) -> tuple[Truth, dict[int, Hint]]:

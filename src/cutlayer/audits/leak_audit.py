@@ -15,6 +15,7 @@ from cutlayer.audits.attack_tally import (
     over_seeds,
 )
 from cutlayer.audits.class_histograms import GradientHistogram, HistogramTally
+from cutlayer.audits.even_work import stand_in_hint
 from cutlayer.audits.findings import Layer
 from cutlayer.audits.hints import Hint, Hints
 from cutlayer.audits.history_tally import HistoryTally, KnowledgeByRecord
@@ -95,6 +96,8 @@ class LeakAuditor:
             measures the cut alone.
         scope: how much the attackers know, how often they try, and after which epochs to measure.
         only: who attacks where, if that is a part of what ``attacks`` and ``scope`` say.
+        even_work: without a usable hint, attacks that need one run with a stand-in, and what they
+            reach is thrown away; so that the time of :meth:`observe` does not tell of labels.
 
     Raises:
         ValueError: there are no attacks.
@@ -108,13 +111,14 @@ class LeakAuditor:
         first_layer: FirstLayer | None = None,
         scope: AuditScope | None = None,
         only: Sequence[Post] | None = None,
+        even_work: bool = False,
     ) -> None:
         scope = scope or AuditScope()
         if only is None:
             only = posts(attacks, scope, first_layer=first_layer is not None)
         self._truth = truth
         self._first_layer = first_layer if any(post.layer == "first" for post in only) else None
-        self._layers = [_LayerAudit(post, truth, scope) for post in only]
+        self._layers = [_LayerAudit(post, truth, scope, even_work=even_work) for post in only]
         self._last_step = -1
         self._last_epoch = 0
         self._releases = 0
@@ -186,7 +190,7 @@ class LeakAuditor:
 class _LayerAudit:
     """All attackers at one layer, and what they know."""
 
-    def __init__(self, post: Post, truth: Truth, scope: AuditScope) -> None:
+    def __init__(self, post: Post, truth: Truth, scope: AuditScope, *, even_work: bool) -> None:
         name, attackers = post.layer, post.attackers
         self.name: Layer = name
         self.histograms = HistogramTally(name, truth)
@@ -210,6 +214,13 @@ class _LayerAudit:
             for attacker in attackers
             if isinstance(attacker.attack, Attack)
         ]
+        self._even_work = even_work
+        # What stands in for the tallies where their hint is missing; nobody reads it.
+        self._idle = {
+            index: AttackTally(tally.attacker, name, truth)
+            for index, tally in enumerate(self.tallies)
+            if even_work and "hint" in tally.attacker.attack.side_knowledge
+        }
         self.histories = [
             HistoryTally(attack, everybody, name, truth, prior=self._prior, after=scope.after)
             for attack, everybody in self._sharing(attackers, len(truth))
@@ -247,6 +258,7 @@ class _LayerAudit:
             # that it scores finds their labels in pure noise.
             model = class_model_of(release.gradient.cpu(), self._modelled[records])
         usable = hint is not None and bool(hint.gradient.any())
+        stand_in = stand_in_hint(release) if self._even_work and not usable else None
         shared: dict[str, Any] = {
             "hint": hint.gradient if hint is not None and usable else None,
             "prior": self._prior,
@@ -257,17 +269,22 @@ class _LayerAudit:
             bank.see(release)
             known = bank.recall()
             recalled[choice] = {} if known is None else dict(zip(_FEW, known, strict=True))
-        for tally in self.tallies:
+        for index, tally in enumerate(self.tallies):
             knowledge = dict(shared)
             if tally.attacker.uses_few_records:
                 knowledge |= recalled[_choice(tally.attacker)]
             if tally.attacker.uses_half:
                 knowledge["known_labels"] = self._halves[tally.attacker.seed][records]
-            tally.observe(release, SideKnowledge(**knowledge), hint.record if hint else None)
+            told = hint
+            if stand_in is not None and index in self._idle:
+                tally.pass_over(release)
+                tally, told = self._idle[index], stand_in
+                knowledge["hint"] = stand_in.gradient
+            tally.observe(release, SideKnowledge(**knowledge), told.record if told else None)
         for history in self.histories:
             hints = recalled.get(history.choice, {})
             history.observe(release, SideKnowledge(**(shared | hints)))
-        self.histograms.observe(release, hint)
+        self.histograms.observe(release, hint, stand_in=stand_in)
 
     def _known_to(self, attacker: Attacker) -> torch.Tensor | None:
         """Records whose labels the attacker is given throughout."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from cutlayer import check
 from cutlayer.attacks import ATTACKS, Attack, SideKnowledge
+from cutlayer.audits.even_work import both_classes, stand_in_hint
 from cutlayer.audits.hints import Hint, pick_hint
 from cutlayer.leakage.leak_auc import leak_auc, symmetrised
 from cutlayer.transcript.release import Release
@@ -50,7 +51,7 @@ class LiveLeak:
         generator: picks the hints; keep it apart from every other purpose.
         every: attack the steps that this number divides.
         window: over how many attacked batches the median runs.
-        listeners: are told each reading.
+        listeners: are told each reading, and again where a batch that is due gives none.
 
     Raises:
         ValueError: there are no attacks, or ``every`` or ``window`` is below 1.
@@ -73,6 +74,7 @@ class LiveLeak:
         self._every = every
         self._worst: deque[float] = deque(maxlen=window)
         self._listeners = tuple(listeners)
+        self._reading: LiveReading | None = None
 
     @property
     def leak_auc(self) -> float | None:
@@ -85,7 +87,10 @@ class LiveLeak:
         return len(self._worst)
 
     def on_release(self, release: Release, labels: Tensor, clean_gradient: Tensor) -> None:
-        """Attack the batch if its step is due; a batch with one class has no AUC and is passed by.
+        """Attack the batch if its step is due.
+
+        A batch with one class has no AUC: it is attacked all the same, so that the time does not
+        tell, and gives no reading; the listeners are told the one before again.
 
         Args:
             release: what was sent, or is about to be.
@@ -100,20 +105,21 @@ class LiveLeak:
             return
         check.binary_labels("labels", labels, examples=len(release.records))
         hint = pick_hint(release.records, labels, clean_gradient, generator=self._generator)
-        leaks = {
-            name: leak
-            for name, attack in self._attacks.items()
-            if (leak := _leak(attack, release, labels, hint)) is not None
-        }
-        if not leaks:
-            return
-        worst = max(leaks, key=leaks.__getitem__)
-        self._worst.append(leaks[worst])
-        reading = LiveReading(
-            release.step, worst, leaks[worst], median(self._worst), len(self._worst)
-        )
-        for listener in self._listeners:
-            listener(reading)
+        told = hint or stand_in_hint(release)
+        leaks = {}
+        for name, attack in self._attacks.items():
+            leak, defined = _leak(attack, release, labels, told)
+            if defined and (hint is not None or "hint" not in attack.side_knowledge):
+                leaks[name] = leak
+        if leaks:
+            worst = max(leaks, key=leaks.__getitem__)
+            self._worst.append(leaks[worst])
+            self._reading = LiveReading(
+                release.step, worst, leaks[worst], median(self._worst), len(self._worst)
+            )
+        if self._reading is not None:
+            for listener in self._listeners:
+                listener(self._reading)
 
 
 def live_attacks() -> dict[str, Attack]:
@@ -121,14 +127,14 @@ def live_attacks() -> dict[str, Attack]:
     return {name: ATTACKS[name] for name in LIVE_ATTACKS}
 
 
-def _leak(attack: Attack, release: Release, labels: Tensor, hint: Hint | None) -> float | None:
-    """Symmetrised leak AUC of one attack; ``None`` without its hint or without both classes."""
+def _leak(attack: Attack, release: Release, labels: Tensor, hint: Hint) -> tuple[float, bool]:
+    """Symmetrised leak AUC of one attack, and whether labels of both classes gave it one."""
     others = torch.ones_like(labels, dtype=torch.bool)
     if "hint" in attack.side_knowledge:
-        if hint is None:
-            return None
         others = release.records != hint.record
-    if not 0 < int((labels[others] == 1).sum()) < int(others.sum()):
-        return None
-    scores = attack.score(release, SideKnowledge(hint=hint.gradient if hint else None))
-    return symmetrised(leak_auc(scores[others], labels[others]))
+    seen = labels[others]
+    if len(seen) < 2:
+        return 0.5, False
+    compared, defined = both_classes(seen)
+    scores = attack.score(release, SideKnowledge(hint=hint.gradient))
+    return symmetrised(leak_auc(scores[others], compared)), defined

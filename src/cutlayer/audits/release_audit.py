@@ -16,6 +16,9 @@ from cutlayer.transcript.release import Release
 class ReleaseAudit:
     """Observes a training at the label party, and keeps scores by record instead of messages.
 
+    Its work is part of a reply's time. So where a message has no usable positive, or one class
+    only, attacks with at most one hint run all the same, and what they reach is thrown away.
+
     Args:
         labels: training labels by record, 0 or 1, shape ``(records,)``.
         generator: picks the hints; keep it apart from every other purpose.
@@ -35,7 +38,7 @@ class ReleaseAudit:
         attacks: Mapping[str, Attack] | None = None,
     ) -> None:
         check.at_least("every", every, 1)
-        self._auditor = LeakAuditor(Truth(labels), attacks=attacks)
+        self._auditor = LeakAuditor(Truth(labels), attacks=attacks, even_work=True)
         self._generator, self._every = generator, every
 
     def on_release(self, release: Release, labels: Tensor, clean_gradient: Tensor) -> None:
