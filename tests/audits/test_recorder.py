@@ -241,6 +241,20 @@ def killed_after_checkpoints(folder, steps=3):
         recorder.on_checkpoint()
 
 
+@pytest.mark.parametrize("positive", [0, 1])
+def test_s2_a_checkpoint_writes_a_note_after_each_step_whatever_it_told(tmp_path, positive):
+    recorder = ReleaseRecorder(tmp_path, IDS, generator=torch.Generator())
+    rows = torch.nonzero(positive == LABELS).flatten()[:2]
+    for step in range(3):
+        recorder.on_checkpoint()
+        assert len(list(tmp_path.glob("notes-*"))) == step
+        sent, known, clean = batch(step, rows)
+        recorder.on_release(replace(sent, epoch=0), known, clean)
+    recorder.on_checkpoint()
+    recorder.close()
+    assert len(read_hints(tmp_path / HINTS)) == 3 * positive
+
+
 def test_what_checkpoints_rely_on_is_read_after_a_kill(tmp_path):
     killed_after_checkpoints(tmp_path)
     recorded = read_recorded_training(tmp_path)
