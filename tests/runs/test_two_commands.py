@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from cutlayer.protections import Residual
 from tests.runs.command import Command
 
 
@@ -600,3 +601,27 @@ def test_a_changed_term_is_named_with_both_values(pair):
     status, _, err = pair.run(label=changed, other=changed)["label"]
     assert status == 2, err
     assert "messages with checkpoint_every = 100, and was now started with 7" in err
+
+
+def test_predictions_are_kept_before_the_peer_is_told_so(pair):
+    assert_ended_well(pair.run())
+    (pair.folder / "label" / "there").mkdir()  # no file can take the name of a folder
+    done = pair.run(command="predict", label=("--out", "there"))
+    assert done["label"][0] == 1
+    assert "Cannot write there" in done["label"][2]
+    status, out, err = done["other"]
+    assert status == 1, (out, err)
+    assert "label party ended the session" in err
+    assert "were predicted" not in out
+
+
+def test_fewer_epochs_stand_beside_the_bound_of_as_many_releases(pair):
+    options = ("--protection", "residual:sigma=20", "--epochs", "6")
+    assert_ended_well(pair.run(label=options, other=options))
+    findings = json.loads((pair.kept("label") / "findings.json").read_text())
+    some = [row for row in findings["rows"] if row["releases"] == "some"]
+    assert {row["epochs"] for row in some} == {1, 5}
+    for row in some:
+        # k releases under noise of sigma are one under sigma / sqrt(k).
+        alike = Residual(sigma=20 / row["epochs"] ** 0.5).guarantee(1)
+        assert row["guarantee"]["leak_auc"] == pytest.approx(alike.leak_auc, abs=1e-9)

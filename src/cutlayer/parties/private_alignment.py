@@ -61,6 +61,7 @@ def align_privately(
     max_ids: int = MAX_IDS,
     block_ids: int = BLOCK_IDS,
     on_progress: OnProgress | None = None,
+    keep: Callable[[AlignedIds], None] | None = None,
 ) -> AlignedIds:
     """Find the shared ids with the party at the other end; see :mod:`~.data.private_matching`.
 
@@ -71,6 +72,7 @@ def align_privately(
         max_ids: the most ids that this party brings or accepts.
         block_ids: ids of one message, equal at both parties.
         on_progress: told after each block.
+        keep: given the result before the peer is told that this party has it.
 
     Raises:
         ConfigurationError: this party has more than ``max_ids`` ids, or libsodium is missing.
@@ -101,8 +103,11 @@ def align_privately(
     shared = TextSequence(TextSequence(alignment.shared).series.sort())
     mark = alignment_hash(shared)
     _compare(session, len(shared), mark)
+    aligned = AlignedIds(shared, mark, alignment.only_here, alignment.only_there)
+    if keep is not None:
+        keep(aligned)
     _part(session)
-    return AlignedIds(shared, mark, alignment.only_here, alignment.only_there)
+    return aligned
 
 
 class _Exchange:

@@ -61,11 +61,14 @@ def align(
     with Session(
         configuration.role, transport, run=configuration.run, deadlines=configuration.deadlines
     ) as session:
-        aligned = align_privately(
-            session, terms, ids, max_ids=configuration.max_ids, on_progress=on_progress
+        return align_privately(
+            session,
+            terms,
+            ids,
+            max_ids=configuration.max_ids,
+            on_progress=on_progress,
+            keep=lambda aligned: write_aligned_ids(configuration.aligned_ids_file, aligned.ids),
         )
-    write_aligned_ids(configuration.aligned_ids_file, aligned.ids)
-    return aligned
 
 
 def aligned_records(
