@@ -61,7 +61,7 @@ def align_privately(
     max_ids: int = MAX_IDS,
     block_ids: int = BLOCK_IDS,
     on_progress: OnProgress | None = None,
-    keep: Callable[[AlignedIds], None] | None = None,
+    keep: Callable[[AlignedIds], object] | None = None,
 ) -> AlignedIds:
     """Find the shared ids with the party at the other end; see :mod:`~.data.private_matching`.
 
