@@ -17,8 +17,8 @@ test-slow: $(ENVIRONMENT)  ## what takes longer
 test-faults: $(ENVIRONMENT)  ## a thousand kills and the rest of tests/faults; FAULTS="--kills 200 --freezes 100"
 	$(BIN)/pytest tests/faults $(FAULTS)
 
-soak: $(ENVIRONMENT)  ## small steps over each transport for SECONDS, about a million in two hours
-	$(BIN)/pytest tests/faults/test_soak.py --soak-seconds $(or $(SECONDS),7200)
+soak: $(ENVIRONMENT)  ## a million small steps over each transport; STEPS=100000 for fewer
+	$(BIN)/pytest tests/faults/test_soak.py --soak-steps $(or $(STEPS),1000000)
 
 lint: $(ENVIRONMENT)
 	$(BIN)/ruff check

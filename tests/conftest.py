@@ -7,7 +7,8 @@ import pytest
 def pytest_addoption(parser) -> None:
     parser.addoption("--kills", type=int, default=1000, help="in the slow kill tests")
     parser.addoption("--freezes", type=int, default=6, help="of the link between the parties")
-    parser.addoption("--soak-seconds", type=float, default=60, help="length of the soak test")
+    parser.addoption("--soak-seconds", type=float, default=60, help="least length of the soak test")
+    parser.addoption("--soak-steps", type=int, default=0, help="least steps of the soak test")
 
 
 @pytest.fixture

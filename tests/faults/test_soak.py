@@ -25,7 +25,7 @@ def held(process: int) -> tuple[int, int]:
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("transport", ["tls", "grpc"])
 def test_soak(plan, identities, transport, figure, pytestconfig):
-    seconds = pytestconfig.getoption("soak_seconds")
+    seconds, steps = (pytestconfig.getoption(option) for option in ("soak_seconds", "soak_steps"))
     plan = replace(
         plan,
         transport=transport,
@@ -44,13 +44,13 @@ def test_soak(plan, identities, transport, figure, pytestconfig):
         processes = {party: playing.processes[party].pid for party in PARTIES}
         before = {party: held(process) for party, process in processes.items()}
         began, first, size = time.monotonic(), playing.steps, playing.answered
-        while time.monotonic() < began + seconds:
+        while time.monotonic() < began + seconds or playing.steps - first < steps:
             times.append((time.monotonic() - began) / 3600)
             for party, process in processes.items():
                 memory[party].append(resident_mib(process))
             time.sleep(0.5)
             assert all(process.is_alive() for process in playing.processes.values())
-        done = playing.steps - first
+        done, seconds = playing.steps - first, time.monotonic() - began
         assert {party: held(process) for party, process in processes.items()} == before
         assert playing.answered - size == pytest.approx(80 * done, abs=80)
     finally:
