@@ -18,6 +18,8 @@ activations of a frozen bottom go over once, and nothing comes back. ``predictio
 a trained bottom go over once, for records to predict. ``alignment``: nothing is trained; the
 parties find their shared records by private matching."""
 
+MOST_EPOCHS = 1_000_000
+
 AlignmentForm = Literal["digests", "private", "given"]
 """``digests``: the handshake matches keyed digests of the ids. ``private``: a session before found
 the shared ids by private matching. ``given``: both parties bring exactly the same ids."""
@@ -96,6 +98,8 @@ class Terms:
             ("staleness", 0),
         ):
             check.at_least(name, getattr(self, name), low)
+        if self.epochs > MOST_EPOCHS:
+            raise ValueError(f"epochs must be at most {MOST_EPOCHS:,}, got {self.epochs:,}.")
         require_room_for_parts(self.batch_size, self.micro_batches)
         if self.folds == 1 or (self.folds and self.test_fold >= self.folds):
             raise ValueError(

@@ -19,6 +19,8 @@ from cutlayer.protections.marvell_solver import MarvellNoise, power_for, solve_m
 from cutlayer.rng import NoiseSource
 
 _GRID_BITS = 10
+_LEAST, _MOST = 1e-12, 1e12
+"""Of sigma. Less noise, beside a residual of 1, is none; squares must still have inverses."""
 _GROUNDS = (
     "if labels reach the peer only through noisy residuals: the top that sends gradients is "
     "trained on them alone, and no clip, schedule, stop or statistic depends on a clean label"
@@ -56,7 +58,8 @@ class Residual(Protection):
     peer can see, as early stopping or a learning rate would.
 
     Args:
-        sigma: standard deviation of the noise, above 0; for ``allocation="uniform"``.
+        sigma: standard deviation of the noise, between 1e-12 and 1e12; for
+            ``allocation="uniform"``.
         max_leak_auc: instead: the leak AUC in (0.5, 1) that no attack may pass over
         releases: so many planned releases of each record, at least 1.
         allocation: ``uniform`` noise, or ``marvell`` noise by class.
@@ -201,7 +204,7 @@ class Residual(Protection):
             sigma = self.sigma
             if sigma is None:
                 sigma = sigma_for_leak_auc(self.max_leak_auc or 0.0, releases=self.releases or 0)
-            check.positive("sigma", sigma)
+            check.between("sigma", sigma, _LEAST, _MOST)
             return MarvellNoise(sigma * sigma, 0.0, sigma * sigma, 0.0, 1 / (sigma * sigma))
         share = self.positive_share or 0.0
         check.between("positive_share", share, 0.0, 1.0)
@@ -217,7 +220,7 @@ class Residual(Protection):
                 width=1,
                 max_sum_kl=sum_kl_for_leak_auc(self.max_leak_auc or 0.0) / releases,
             )
-        check.positive("s", power)
+        check.between("s", power, _LEAST**2, _MOST**2)
         return solve_marvell(
             variance_pos=0.0,
             variance_neg=0.0,

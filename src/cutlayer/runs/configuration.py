@@ -16,6 +16,8 @@ from pydantic import (
     Field,
     StringConstraints,
     ValidationError,
+    ValidationInfo,
+    field_validator,
 )
 from pydantic_core import ErrorDetails
 from typing_extensions import override
@@ -25,7 +27,7 @@ from cutlayer.data import TableFile
 from cutlayer.errors import ConfigurationError, UnknownNameError
 from cutlayer.parties import Compute, Terms
 from cutlayer.parties.private_alignment import MAX_IDS
-from cutlayer.parties.terms import AlignmentForm, Mode
+from cutlayer.parties.terms import MOST_EPOCHS, AlignmentForm, Mode
 from cutlayer.protections import PROTECTIONS, NoNoise, Protection, parse_protection
 from cutlayer.protocol import Address, Deadlines, Role
 
@@ -87,7 +89,7 @@ class PartyConfiguration(BaseModel):
     metrics_open: bool = False
     """Whether ``metrics`` may be an address that other machines reach."""
 
-    epochs: int = Field(default=20, ge=1)
+    epochs: int = Field(default=20, ge=1, le=MOST_EPOCHS)
     batch_size: int = Field(default=512, ge=2)
     cut_width: int = Field(default=32, ge=1, le=1 << 20)
     seed: int = Field(default=0, ge=0, lt=1 << 63)
@@ -122,15 +124,24 @@ class PartyConfiguration(BaseModel):
 
     model: str = "mlp"
     """This party's half: ``mlp``, ``wide_deep``, or ``package.module:Class``."""
-    hidden: tuple[int, ...] = (64,)
-    learning_rate: float = Field(default=2e-3, gt=0)
-    weight_decay: float = Field(default=1e-2, ge=0)
+    hidden: tuple[Annotated[int, Field(ge=1, le=1 << 16)], ...] = (64,)
+    learning_rate: float = Field(default=2e-3, gt=0, le=1e6)
+    weight_decay: float = Field(default=1e-2, ge=0, le=1e6)
     device: str = "cpu"
     precision: Literal["float32", "bfloat16"] = "float32"
     compile: bool = False
     threads: int = Field(default=1, ge=1, le=1024)
     """Of this party's process. Small networks are fastest with one, above all where both parties
     share a machine."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_flag_for_a_number(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse true where a number stands; Python would read 1."""
+        field = cls.model_fields[info.field_name or ""]
+        if isinstance(value, bool) and field.annotation in (int, float, ByteSize, float | None):
+            raise ValueError("Input should be a number")
+        return value
 
     @property
     def run_folder(self) -> Path:
@@ -371,8 +382,8 @@ def _require_live_audit(configuration: PartyConfiguration) -> None:
 def _require_device(device: str) -> None:
     """Refuse a device that this machine lacks, before the peer is met."""
     try:
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
+        torch.zeros(1, device=device).item()  # "meta" has no values
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ConfigurationError(
             f"device: {device!r} cannot be used on this machine ({str(error).splitlines()[0]})."
         ) from error
