@@ -5,8 +5,9 @@ import torch
 
 from cutlayer.data import BatchSchedule
 from cutlayer.errors import ConfigurationError
+from cutlayer.protocol import Role
 from tests.faults import misbehaving_peer
-from tests.faults.misbehaving_peer import Role, play
+from tests.faults.misbehaving_peer import play
 from tests.parties.conftest import run_pair, terms
 
 
@@ -33,6 +34,8 @@ def test_n11_a_batch_of_one_cannot_be_agreed_on():
         terms(batch_size=1)
     with pytest.raises(ConfigurationError, match="only 7 records train"):
         BatchSchedule(records=7, batch_size=8, epochs=1, seed=0)
+    with pytest.raises(ConfigurationError, match="^label party: batch_size is 8, but only 7"):
+        terms(batch_size=8).schedule(7, 0, Role.LABEL)
 
 
 def test_n11_either_nonce_changes_the_order(tmp_path, monkeypatch):

@@ -432,7 +432,7 @@ class LabelParty:
     def _schedule(self, prepared: Prepared) -> BatchSchedule:
         """The order of the messages."""
         agreement = prepared.agreement
-        return self._terms.schedule(len(agreement.train), agreement.order_seed)
+        return self._terms.schedule(len(agreement.train), agreement.order_seed, Role.LABEL)
 
     def _result(self, head: Head, prepared: Prepared, logit: Tensor) -> TopHalf:
         """Evaluate on true labels and gather what the run leaves."""

@@ -218,7 +218,7 @@ class NonLabelParty:
         steps = Accumulator(optimizer)
         own_forward = forward = self._compute.forward_of(bottom)
         weights = None
-        schedule = self._terms.schedule(len(agreement.train), agreement.order_seed)
+        schedule = self._terms.schedule(len(agreement.train), agreement.order_seed, Role.NON_LABEL)
         flights: deque[Flight] = deque()
         for part in schedule.from_step(opening.step):
             settled = self._terms.keeps_after(part, schedule.batches_per_epoch)

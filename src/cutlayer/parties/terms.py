@@ -9,7 +9,7 @@ import torch
 
 from cutlayer import check
 from cutlayer.data.schedule import BatchSchedule, MicroBatch, require_room_for_parts
-from cutlayer.errors import TermsMismatchError
+from cutlayer.errors import ConfigurationError, TermsMismatchError
 from cutlayer.protocol.messages import JsonScalar, Role
 
 Mode = Literal["loop", "one round", "prediction", "alignment"]
@@ -126,17 +126,23 @@ class Terms:
         """How many activations may wait for their gradients at once."""
         return (self.staleness + 1) * self.micro_batches
 
-    def schedule(self, records: int, order_seed: int) -> BatchSchedule:
+    def schedule(self, records: int, order_seed: int, own_role: Role) -> BatchSchedule:
         """The order of the messages.
 
         Args:
             records: how many train.
             order_seed: what the parties agreed to draw the order from.
+            own_role: who asks, for the message.
 
         Raises:
             ConfigurationError: there are fewer records than ``batch_size``.
         """
-        return BatchSchedule(records, self.batch_size, self.epochs, order_seed, self.micro_batches)
+        try:
+            return BatchSchedule(
+                records, self.batch_size, self.epochs, order_seed, self.micro_batches
+            )
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{own_role.value}: {error}") from error
 
     def keeps_after(self, part: MicroBatch, batches_per_epoch: int) -> bool:
         """Whether both parties settle and keep their state after this message."""

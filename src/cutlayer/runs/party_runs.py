@@ -340,7 +340,7 @@ def _steps_of(configuration: PartyConfiguration, agreement: Agreement) -> int:
     terms = configuration.terms()
     if terms.mode != "loop":
         return 0
-    return len(terms.schedule(len(agreement.train), agreement.order_seed))
+    return len(terms.schedule(len(agreement.train), agreement.order_seed, configuration.role))
 
 
 def _private(folder: Path) -> None:
