@@ -34,7 +34,7 @@ def test_n11_a_batch_of_one_cannot_be_agreed_on():
         terms(batch_size=1)
     with pytest.raises(ConfigurationError, match="only 7 records train"):
         BatchSchedule(records=7, batch_size=8, epochs=1, seed=0)
-    with pytest.raises(ConfigurationError, match="^label party: batch_size is 8, but only 7"):
+    with pytest.raises(ConfigurationError, match=r"^label party: batch_size is 8, but only 7"):
         terms(batch_size=8).schedule(7, 0, Role.LABEL)
 
 
