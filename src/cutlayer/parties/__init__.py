@@ -5,6 +5,7 @@ from cutlayer.parties.canaries import Canaries
 from cutlayer.parties.checkpoint import CheckpointStore
 from cutlayer.parties.compute import Compute
 from cutlayer.parties.evaluation import Evaluation
+from cutlayer.parties.in_one_process import run_in_one_process
 from cutlayer.parties.inputs import Inputs, InputShape
 from cutlayer.parties.label_party import LabelParty
 from cutlayer.parties.non_label_party import BottomHalf, NonLabelParty
@@ -34,4 +35,5 @@ __all__ = [
     "RunKey",
     "Terms",
     "TopHalf",
+    "run_in_one_process",
 ]

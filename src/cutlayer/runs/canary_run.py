@@ -5,7 +5,6 @@ Nothing of it is kept but its recording and its findings: a model trained on coi
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from cutlayer.audits.recorded_training import RecordedTraining, read_recorded_tr
 from cutlayer.audits.scope import AnyAttack, AuditScope
 from cutlayer.audits.training_audit import audit_training
 from cutlayer.data import PartyTable
-from cutlayer.errors import ConfigurationError, ConnectionLostError
+from cutlayer.errors import ConfigurationError
 from cutlayer.parties import (
     Agreement,
     BottomHalf,
@@ -28,9 +27,9 @@ from cutlayer.parties import (
     LabelParty,
     NonLabelParty,
     TopHalf,
+    run_in_one_process,
 )
 from cutlayer.parties.observers import HalfObserver, ReleaseObserver
-from cutlayer.protocol import Transport, in_memory_pair
 from cutlayer.protections import Protection
 from cutlayer.rng import SecretNoise
 from cutlayer.runs.aligned_records import aligned_records
@@ -174,7 +173,7 @@ def _train(
     folder: Path,
     progress: _Progress,
 ) -> tuple[TopHalf, BottomHalf]:
-    """Run both parties in one process, the non-label party in a thread."""
+    """Run both parties, and record what crosses."""
     torch.set_num_threads(label.threads)
     recorders: list[ReleaseRecorder] = []
 
@@ -218,30 +217,14 @@ def _train(
         deadlines=other.deadlines,
         max_ids=other.max_ids,
     )
-    here, there = in_memory_pair()
-    with ThreadPoolExecutor(1) as thread:
-        playing = thread.submit(_play, bottom, there)
-        try:
-            halves = top.run(here), playing.result()
-        except ConnectionLostError:
-            playing.result()  # its own error, if it has one, is the cause
-            raise
-        finally:
-            here.close()
-            for recorder in recorders:
-                recorder.close()
-    return halves
+    try:
+        return run_in_one_process(top, bottom)
+    finally:
+        for recorder in recorders:
+            recorder.close()
 
 
 def _records(configuration: PartyConfiguration) -> PartyTable:
     """The records that take part in a party's run."""
     table = configuration.table_file().read(configuration.role.value).table
     return aligned_records(configuration, table)
-
-
-def _play(party: NonLabelParty, transport: Transport) -> BottomHalf:
-    """The non-label party's side; closes its end whatever happens."""
-    try:
-        return party.run(transport)
-    finally:
-        transport.close()

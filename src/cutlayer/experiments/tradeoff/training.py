@@ -3,7 +3,6 @@
 import shutil
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +12,6 @@ from torch.nn import functional
 
 from cutlayer.audits import ReleaseRecorder
 from cutlayer.data import PartyTable
-from cutlayer.errors import ConnectionLostError
 from cutlayer.experiments.tradeoff.clear_wide_logit import ClearWideLogit
 from cutlayer.experiments.tradeoff.configuration import TradeoffConfiguration
 from cutlayer.experiments.tradeoff.grid import Run, protection_of
@@ -38,11 +36,11 @@ from cutlayer.parties import (
     NonLabelParty,
     Terms,
     TopHalf,
+    run_in_one_process,
 )
 from cutlayer.parties.observers import HalfObserver, ReleaseObserver
 from cutlayer.protections import Protection
 from cutlayer.protections.base import GradientProtection
-from cutlayer.protocol import Transport, in_memory_pair
 from cutlayer.rng import SeededNoise
 from cutlayer.transcript import NonLabelHalfWriter
 
@@ -145,7 +143,7 @@ def _train(
     protection: Protection,
     folder: Path,
 ) -> _Trained:
-    """Run both parties, the non-label party in a thread, and record every so many batches."""
+    """Run both parties, and record every so many batches."""
     label, non_label = records_of(configuration)
     terms = Terms(
         run=run.name[:100],
@@ -180,27 +178,10 @@ def _train(
         label, terms, protection, halves.top, halves.optimizer, noise=noise, observers=record
     )
     bottom = NonLabelParty(non_label, terms, halves.bottom, halves.optimizer, observers=hand_over)
-    here, there = in_memory_pair()
-    with ThreadPoolExecutor(1) as thread:
-        playing = thread.submit(_play, bottom, there)
-        try:
-            trained = _Trained(top.run(here), playing.result())
-        except ConnectionLostError:
-            playing.result()  # its own error, if it has one, is the cause
-            raise
-        finally:
-            here.close()
+    trained = _Trained(*run_in_one_process(top, bottom))
     for recorder in recorders:
         recorder.close()
     return trained
-
-
-def _play(party: NonLabelParty, transport: Transport) -> BottomHalf:
-    """The non-label party's side; closes its end whatever happens."""
-    try:
-        return party.run(transport)
-    finally:
-        transport.close()
 
 
 def _training_logits(trained: _Trained, labels: Tensor | None) -> tuple[Tensor, Tensor]:
