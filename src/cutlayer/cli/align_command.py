@@ -1,10 +1,8 @@
 """The command that finds the records of both parties, and tells neither of the others' ids."""
 
-from types import TracebackType
-
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from cutlayer.cli.party_commands import (
     Configuration,
@@ -13,6 +11,7 @@ from cutlayer.cli.party_commands import (
     overrides_of,
     print_left_out,
 )
+from cutlayer.cli.progress_display import ProgressDisplay
 from cutlayer.cli.screen import screen
 from cutlayer.protocol import Role
 from cutlayer.runs.aligned_records import align, require_private
@@ -50,32 +49,20 @@ def align_records(context: typer.Context, config: Configuration) -> None:
     print_left_out(aligned.only_here, aligned.only_there, configuration, console)
 
 
-class AlignmentProgress:
+class AlignmentProgress(ProgressDisplay):
     """The progress line of one party's alignment."""
 
     def __init__(self, console: Console) -> None:
-        self._progress = Progress(
+        super().__init__(
+            console,
             TextColumn("aligning"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.fields[note]}"),
-            console=console,
         )
         self._task = self._progress.add_task("", total=None, note="waiting for the peer")
 
     def on_progress(self, done: int, total: int) -> None:
         """Move the bar."""
         self._progress.update(self._task, completed=done, total=total, note="points")
-
-    def __enter__(self) -> "AlignmentProgress":
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()

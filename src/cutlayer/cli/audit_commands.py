@@ -23,9 +23,9 @@ from cutlayer.audits.foreign_findings import findings_of_foreign_transcript
 from cutlayer.audits.foreign_transcript import is_foreign
 from cutlayer.audits.scope import FULL_SCOPE, AnyAttack, AuditScope, all_attacks, attack_named
 from cutlayer.audits.worker_process import available_cores
+from cutlayer.cli.comparison_progress import ComparisonProgress
 from cutlayer.cli.complaint import INTERRUPTED
 from cutlayer.cli.party_commands import FINDINGS_FILE, PAGE_FILE
-from cutlayer.cli.progress import ComparisonProgress
 from cutlayer.cli.screen import screen
 from cutlayer.errors import ConfigurationError, DataError
 from cutlayer.experiments.comparison import run_comparison

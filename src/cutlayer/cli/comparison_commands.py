@@ -9,9 +9,9 @@ import typer
 
 from cutlayer.audits.findings import write_findings
 from cutlayer.cli.audit_commands import show
+from cutlayer.cli.comparison_progress import ComparisonProgress
 from cutlayer.cli.complaint import INTERRUPTED, complain
 from cutlayer.cli.party_commands import FINDINGS_FILE
-from cutlayer.cli.progress import ComparisonProgress
 from cutlayer.cli.screen import screen
 from cutlayer.experiments.comparison import pending, run_comparison, training_records
 from cutlayer.experiments.findings_of_run import findings_of_run

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, cast
 
 import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    Progress,
     TaskID,
     TaskProgressColumn,
     TextColumn,
@@ -17,6 +15,7 @@ from rich.progress import (
 )
 
 from cutlayer.cli.complaint import INTERRUPTED
+from cutlayer.cli.progress_display import ProgressDisplay
 from cutlayer.cli.screen import screen
 from cutlayer.data.column_choice import ROW_NUMBER
 from cutlayer.data.preparation import (
@@ -199,17 +198,17 @@ def prepare_isic(
     )
 
 
-class PreparationProgress:
+class PreparationProgress(ProgressDisplay):
     """One line for each stage: a bar, the rows so far, and rows a second."""
 
     def __init__(self, console: Console) -> None:
-        self._progress = Progress(
+        super().__init__(
+            console,
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             TaskProgressColumn(),
             TextColumn("{task.fields[rows]}"),
             TimeRemainingColumn(),
-            console=console,
         )
         self._tasks: dict[str, tuple[TaskID, int]] = {}
 
@@ -221,18 +220,6 @@ class PreparationProgress:
         elapsed = self._progress.tasks[self._progress.task_ids.index(task)].elapsed or 0.0
         rate = f", {(rows - first) / elapsed:,.0f} rows/s" if elapsed > 0 and rows > first else ""
         self._progress.update(task, completed=done, total=total, rows=f"{rows:,} rows{rate}")
-
-    def __enter__(self) -> "PreparationProgress":
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
 
 
 def _options(

@@ -1,13 +1,9 @@
 """The status line of one party's training: how far, how long still, whether the peer is there."""
 
-from types import TracebackType
-from typing import Self
-
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     ProgressColumn,
     Task,
     TextColumn,
@@ -18,6 +14,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from cutlayer.audits import LiveLeak
+from cutlayer.cli.progress_display import ProgressDisplay
 from cutlayer.operation.status import RunStatus
 from cutlayer.transcript.release import Release
 
@@ -25,7 +22,7 @@ _PATIENCE_SECONDS = 2.0
 """A shorter wait is part of every step, and not worth a word."""
 
 
-class TrainingProgress:
+class TrainingProgress(ProgressDisplay):
     """Shows a run's status on a console, and runs the label party's live audit.
 
     Args:
@@ -36,14 +33,14 @@ class TrainingProgress:
 
     def __init__(self, console: Console, status: RunStatus, live: LiveLeak | None = None) -> None:
         self._live = live
-        self._progress = Progress(
+        super().__init__(
+            console,
             TextColumn("training"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
             StatusColumn(status),
             TextColumn("{task.fields[note]}"),
-            console=console,
         )
         self._task = self._progress.add_task("", total=None, note="")
 
@@ -57,18 +54,6 @@ class TrainingProgress:
         leak = None if self._live is None else self._live.leak_auc
         note = f"batch of {rows}" + ("" if leak is None else f", leak AUC so far {leak:.3f}")
         self._progress.update(self._task, completed=step, total=steps, note=note)
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
 
 
 class StatusColumn(ProgressColumn):

@@ -1,14 +1,12 @@
 """The progress display of a comparison: which training, how fast, how much leaks so far."""
 
 import time
-from types import TracebackType
 
 import torch
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -17,22 +15,23 @@ from torch import Tensor
 
 from cutlayer.audits import LiveLeak
 from cutlayer.audits.live_leak import live_attacks
+from cutlayer.cli.progress_display import ProgressDisplay
 from cutlayer.experiments.plan import Training
 from cutlayer.transcript.release import Release
 
 
-class ComparisonProgress:
+class ComparisonProgress(ProgressDisplay):
     """Follows :func:`cutlayer.experiments.comparison.run_comparison` on a console."""
 
     def __init__(self, console: Console) -> None:
-        self._progress = Progress(
+        super().__init__(
+            console,
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.fields[note]}"),
-            console=console,
         )
         self._all = self._progress.add_task("trainings", total=None, note="")
         self._one = self._progress.add_task("", total=None, note="")
@@ -69,15 +68,3 @@ class ComparisonProgress:
         self._progress.update(self._all, description="audits", completed=done, total=total)
         self._progress.update(self._one, visible=False)
         self._progress.update(self._all, note=name)
-
-    def __enter__(self) -> "ComparisonProgress":
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
