@@ -1,6 +1,7 @@
 """The commands that turn raw data as downloaded into shards: prepare criteo, avazu, isic, table."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -15,6 +16,7 @@ from rich.progress import (
 )
 
 from cutlayer.cli.complaint import INTERRUPTED
+from cutlayer.cli.option_groups import OptionGroup, spread
 from cutlayer.cli.progress_display import ProgressDisplay
 from cutlayer.cli.screen import screen
 from cutlayer.data.column_choice import ROW_NUMBER
@@ -55,68 +57,83 @@ LabelParty = Annotated[
 NumbersKind = Annotated[
     str, typer.Option("--numbers", help="min-max, log or as-is; a missing number is 0.")
 ]
-VocabularyKind = Annotated[
-    str, typer.Option("--vocabulary", help="exact, or hashed without a look at the values.")
-]
-MinCount = Annotated[int, typer.Option(help="Rarer values of training rows share one code.")]
-HashBits = Annotated[int, typer.Option(help="A hashed column has 2 to this power codes.")]
-Validation = Annotated[float, typer.Option(help="Share of the records that validate.")]
-Test = Annotated[float, typer.Option(help="Share of the records that test.")]
-Folds = Annotated[
-    int | None, typer.Option(help="In place of shares: so many parts, of which one tests.")
-]
-TestFold = Annotated[int, typer.Option(help="The fold that tests, from 0.")]
-Seed = Annotated[int, typer.Option(help="Of the split, and of which images are kept.")]
 MaxRejects = Annotated[float, typer.Option(help="Largest share of dirty rows to go on with.")]
 
 _TABLE, _IMAGES, _SPLIT = TableOptions(), ImageOptions(), SplitOptions()
 
 
+@dataclass(frozen=True)
+class Codes(OptionGroup):
+    """How categories become codes."""
+
+    vocabulary: Annotated[
+        str, typer.Option("--vocabulary", help="exact, or hashed without a look at the values.")
+    ] = _TABLE.vocabulary
+    min_count: Annotated[
+        int, typer.Option(help="Rarer values of training rows share one code.")
+    ] = _TABLE.min_count
+    hash_bits: Annotated[int, typer.Option(help="A hashed column has 2 to this power codes.")] = (
+        _TABLE.hash_bits
+    )
+
+
+@dataclass(frozen=True)
+class Parts(OptionGroup):
+    """Which records train, validate and test."""
+
+    validation: Annotated[float, typer.Option(help="Share of the records that validate.")] = (
+        _SPLIT.validation
+    )
+    test: Annotated[float, typer.Option(help="Share of the records that test.")] = _SPLIT.test
+    folds: Annotated[
+        int | None, typer.Option(help="In place of shares: so many parts, of which one tests.")
+    ] = None
+    test_fold: Annotated[int, typer.Option(help="The fold that tests, from 0.")] = 0
+    seed: Annotated[int, typer.Option(help="Of the split, and of which images are kept.")] = 0
+
+    @property
+    def split(self) -> SplitOptions:
+        """The same, checked."""
+        return SplitOptions(self.seed, self.validation, self.test, self.folds, self.test_fold)
+
+
 @prepare_app.command("criteo")
+@spread
 def prepare_criteo(
+    *,
     file: File,
     out: Out = Path("criteo"),
     label_party: LabelParty = None,
     numbers: NumbersKind = _TABLE.numbers,
-    vocabulary: VocabularyKind = _TABLE.vocabulary,
-    min_count: MinCount = _TABLE.min_count,
-    hash_bits: HashBits = _TABLE.hash_bits,
-    validation: Validation = _SPLIT.validation,
-    test: Test = _SPLIT.test,
-    folds: Folds = None,
-    test_fold: TestFold = 0,
-    seed: Seed = 0,
+    codes: Codes,
+    parts: Parts,
     max_rejects: MaxRejects = _TABLE.max_rejects,
 ) -> None:
     """Criteo's click log: tab-separated, no header, label, I1-I13, C1-C26."""
     raw = criteo(file, CRITEO_CUT if label_party is None else label_party)
-    split = SplitOptions(seed, validation, test, folds, test_fold)
-    _prepare(raw, out, _options(numbers, vocabulary, min_count, hash_bits, split, max_rejects))
+    _prepare(raw, out, _options(numbers, codes, parts, max_rejects))
 
 
 @prepare_app.command("avazu")
+@spread
 def prepare_avazu(
+    *,
     file: File,
     out: Out = Path("avazu"),
     label_party: LabelParty = None,
-    vocabulary: VocabularyKind = _TABLE.vocabulary,
-    min_count: MinCount = _TABLE.min_count,
-    hash_bits: HashBits = _TABLE.hash_bits,
-    validation: Validation = _SPLIT.validation,
-    test: Test = _SPLIT.test,
-    folds: Folds = None,
-    test_fold: TestFold = 0,
-    seed: Seed = 0,
+    codes: Codes,
+    parts: Parts,
     max_rejects: MaxRejects = _TABLE.max_rejects,
 ) -> None:
     """Avazu's click log: CSV with a header of 24 columns, the label is click."""
     raw = avazu(file, AVAZU_CUT if label_party is None else label_party)
-    split = SplitOptions(seed, validation, test, folds, test_fold)
-    _prepare(raw, out, _options("as-is", vocabulary, min_count, hash_bits, split, max_rejects))
+    _prepare(raw, out, _options("as-is", codes, parts, max_rejects))
 
 
 @prepare_app.command("table")
+@spread
 def prepare_any_table(
+    *,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV with a header, or Parquet.")],
     label: Annotated[str, typer.Option(help="Column of the label.")],
     out: Out = Path("table"),
@@ -133,14 +150,8 @@ def prepare_any_table(
     delimiter: Annotated[str | None, typer.Option(help="Default: found from the file.")] = None,
     label_party: LabelParty = None,
     numbers: NumbersKind = _TABLE.numbers,
-    vocabulary: VocabularyKind = _TABLE.vocabulary,
-    min_count: MinCount = _TABLE.min_count,
-    hash_bits: HashBits = _TABLE.hash_bits,
-    validation: Validation = _SPLIT.validation,
-    test: Test = _SPLIT.test,
-    folds: Folds = None,
-    test_fold: TestFold = 0,
-    seed: Seed = 0,
+    codes: Codes,
+    parts: Parts,
     max_rejects: MaxRejects = _TABLE.max_rejects,
 ) -> None:
     """Any other table, cut into the columns of two parties."""
@@ -155,15 +166,16 @@ def prepare_any_table(
         label_party=tuple(label_party or ()),
         delimiter=delimiter,
     )
-    split = SplitOptions(seed, validation, test, folds, test_fold)
-    options = _options(numbers, vocabulary, min_count, hash_bits, split, max_rejects)
+    options = _options(numbers, codes, parts, max_rejects)
     with PreparationProgress(screen()) as progress:
         raw = table(file, columns, progress)
     _prepare(raw, out, options)
 
 
 @prepare_app.command("isic")
+@spread
 def prepare_isic(
+    *,
     images: Annotated[
         Path,
         typer.Option(
@@ -179,18 +191,14 @@ def prepare_isic(
     all_images: Annotated[
         bool, typer.Option("--all", help="Keep all, not 9 negatives for each positive.")
     ] = False,
-    validation: Validation = _SPLIT.validation,
-    test: Test = _SPLIT.test,
-    folds: Folds = None,
-    test_fold: TestFold = 0,
-    seed: Seed = 0,
+    parts: Parts,
     max_rejects: MaxRejects = _IMAGES.max_rejects,
 ) -> None:
     """ISIC's skin images: the non-label party gets the images, the label party the labels."""
     options = ImageOptions(
         size=size,
         negatives_per_positive=None if all_images else _IMAGES.negatives_per_positive,
-        split=SplitOptions(seed, validation, test, folds, test_fold),
+        split=parts.split,
         max_rejects=max_rejects,
     )
     _follow(
@@ -222,21 +230,14 @@ class PreparationProgress(ProgressDisplay):
         self._progress.update(task, completed=done, total=total, rows=f"{rows:,} rows{rate}")
 
 
-def _options(
-    numbers: str,
-    vocabulary: str,
-    min_count: int,
-    hash_bits: int,
-    split: SplitOptions,
-    max_rejects: float,
-) -> TableOptions:
+def _options(numbers: str, codes: Codes, parts: Parts, max_rejects: float) -> TableOptions:
     """The options of a table; they check themselves."""
     return TableOptions(
         numbers=cast(Numbers, numbers),
-        vocabulary=cast(Vocabulary, vocabulary),
-        min_count=min_count,
-        hash_bits=hash_bits,
-        split=split,
+        vocabulary=cast(Vocabulary, codes.vocabulary),
+        min_count=codes.min_count,
+        hash_bits=codes.hash_bits,
+        split=parts.split,
         max_rejects=max_rejects,
     )
 
