@@ -2,11 +2,14 @@ import csv
 import json
 import math
 import shutil
+from dataclasses import replace
+from statistics import NormalDist
 
 import pytest
 from scipy.stats import t as student
 
 from cutlayer.errors import DataError
+from cutlayer.experiments.tradeoff.choices import choices_of, cost_in_test_auc
 from cutlayer.experiments.tradeoff.claims import claims_of
 from cutlayer.experiments.tradeoff.published import published_points
 from cutlayer.experiments.tradeoff.result import FAILURE_FILE, Failure, write_record
@@ -89,6 +92,58 @@ def test_the_tables_hold_the_same_numbers(done_sweep, tmp_path):
     ]
     assert float(line["mean"]) == pytest.approx(mean_by_hand(expected))
     assert line["seeds"] == "2"
+
+
+def test_what_a_protection_costs_is_counted_seed_by_seed(done_sweep, tmp_path):
+    configuration, folder = done_sweep
+    bare = {r["seed"]: r["test_auc"] for r in results(folder, "no_noise")}
+    found = {c.point.spec: c for c in choices_of(summarise(configuration, folder))}
+    assert found["no_noise"].cost is None
+    costs = [bare[r["seed"]] - r["test_auc"] for r in results(folder, "marvell:s=4")]
+    assert costs[0] != costs[1]
+    cost = found["marvell:s=4"].cost
+    assert (cost.low, cost.high) == (min(costs), max(costs))
+    assert cost.mean == pytest.approx(mean_by_hand(costs))
+    write_tables(summarise(configuration, folder), tmp_path)
+    with (tmp_path / "summary.csv").open() as file:
+        rows = [r for r in csv.DictReader(file) if r["quantity"] == "test_auc_cost"]
+    assert len(rows) == 5
+    assert float(rows[-1]["mean"]) == cost.mean
+
+
+def test_a_cost_is_of_the_seeds_that_both_have(done_sweep):
+    configuration, folder = done_sweep
+    summary = summarise(configuration, folder)
+    bare, noisy = (summary.points[0], next(p for p in summary.points if p.spec == "max_norm"))
+    first, second = (replace(bare, results=(result,)) for result in bare.results)
+    assert cost_in_test_auc(replace(summary, points=(first, noisy)), noisy).seeds == 1
+    apart = replace(noisy, results=noisy.results[:1])
+    assert cost_in_test_auc(replace(summary, points=(second, apart)), apart) is None
+
+
+def test_the_worst_attack_is_named_and_a_bound_only_where_it_is_proven(done_sweep):
+    configuration, folder = done_sweep
+    summary = summarise(configuration, folder)
+    for choice in choices_of(summary):
+        found = results(folder, choice.point.spec)
+        by_attack = {
+            a["attack"]: mean_by_hand(
+                [
+                    one["all_releases"]
+                    for r in found
+                    for one in r["attacks"]
+                    if (one["attack"], one["layer"]) == (a["attack"], "cut")
+                ]
+            )
+            for a in found[0]["attacks"]
+            if a["layer"] == "cut"
+        }
+        assert by_attack[choice.whole_training.attack] == max(by_attack.values())
+        assert choice.bound is None
+    point = replace(summary.points[0], spec="residual:sigma=2", protection="residual")
+    [choice] = choices_of(replace(summary, points=(point,)))
+    # Two epochs at sigma = 2: Phi(sqrt(2 / 2) / 2).
+    assert choice.bound == pytest.approx(NormalDist().cdf(0.5))
 
 
 def test_strengths_stand_in_the_order_of_their_noise(done_sweep):

@@ -6,6 +6,7 @@ from pathlib import Path
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from cutlayer.durable import whole_file
+from cutlayer.experiments.tradeoff.choices import choices_of
 from cutlayer.experiments.tradeoff.claims import claims_of
 from cutlayer.experiments.tradeoff.clear_wide_logit import WARNING
 from cutlayer.experiments.tradeoff.drawing import Drawing
@@ -107,6 +108,7 @@ def render_page(summary: Summary, drawings: list[Drawing]) -> str:
         summary=summary,
         title=summary.configuration.title,
         warnings=warnings_of(summary),
+        choices=choices_of(summary),
         claims=claims_of(summary),
         attacks=SHOWN_ATTACKS,
         statistics=(summary.headline, "all_releases"),

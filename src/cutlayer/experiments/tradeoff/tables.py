@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cutlayer.durable import whole_file
+from cutlayer.experiments.tradeoff.choices import choices_of
 from cutlayer.experiments.tradeoff.claims import claims_of
 from cutlayer.experiments.tradeoff.published import published_points
 from cutlayer.experiments.tradeoff.summary import (
@@ -32,7 +33,7 @@ def write_tables(summary: Summary, folder: Path) -> list[Path]:
 
     ``runs.csv`` has a line for each run, failed ones with their error. ``summary.csv`` has a line
     for each protection and quantity: mean over seeds, 95 % interval of the mean (with two seeds
-    their range), null floor.
+    their range), null floor; ``test_auc_cost`` is what the protection costs.
     """
     written = [
         _write(folder / RUNS_FILE, _run_header(), _run_rows(summary)),
@@ -84,11 +85,14 @@ def _run_rows(summary: Summary) -> Iterable[list[Cell]]:
 
 
 def _summary_rows(summary: Summary) -> Iterable[list[Cell]]:
-    """Quality, then every attack at every layer."""
-    for point in summary.points:
+    """Quality and its price, then every attack at every layer."""
+    for choice in choices_of(summary):
+        point = choice.point
         label: list[Cell] = [point.protection, point.strength]
         for name in QUALITIES:
             yield [*label, name, "", "", "", *_cells(point.quality(name), None)]
+        if choice.cost is not None:
+            yield [*label, "test_auc_cost", "", "", "", *_cells(choice.cost, None)]
         for layer in LAYERS:
             for attack in attack_names():
                 for statistic in STATISTICS:
