@@ -1,4 +1,4 @@
-"""What each protection costs and what it leaves: the table that somebody who has to choose reads."""
+"""What each protection costs and what it leaves: for somebody who has to choose."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
