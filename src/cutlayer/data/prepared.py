@@ -15,13 +15,12 @@ from polars.exceptions import PanicException, PolarsError
 from torch import Tensor
 
 from cutlayer.data.party_table import LABEL_PARTY, NON_LABEL_PARTY, PartyName
+from cutlayer.data.prepared_files import FORMAT, MAX_CODES, SCHEMA_FILE, shard_name
 from cutlayer.data.split import hashed_place
 from cutlayer.data.tensor_records import TensorRecords
 from cutlayer.data.text_sequence import TextSequence
 from cutlayer.errors import DataError
 
-_FORMAT: Final = 1
-_MAX_CODES: Final = 2**24
 _PIXEL: Final = 255.0
 
 
@@ -46,18 +45,18 @@ class PreparedData:
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder).expanduser()
-        path = self.folder / "schema.json"
+        path = self.folder / SCHEMA_FILE
         try:
             self.schema: dict[str, Any] = json.loads(path.read_bytes())
             found = self.schema["plan"]["versions"]["format"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(
                 f"{self.folder} must be a folder that `cutlayer prepare` finished, but its "
-                f"schema.json cannot be read: {error!r}. Prepare the data first."
+                f"{SCHEMA_FILE} cannot be read: {error!r}. Prepare the data first."
             ) from error
-        if found != _FORMAT:
+        if found != FORMAT:
             raise DataError(
-                f"{self.folder} has format {found!r}, but this release reads format {_FORMAT}. "
+                f"{self.folder} has format {found!r}, but this release reads format {FORMAT}. "
                 "Prepare the data again."
             )
 
@@ -128,10 +127,10 @@ class PreparedData:
                 has more codes than float32 tells apart.
         """
         for column, size in self.categories[party].items():
-            if size > _MAX_CODES:
+            if size > MAX_CODES:
                 raise DataError(
                     f"{party}, column {column!r}: has {size:,} codes, but float32 tells only "
-                    f"{_MAX_CODES:,} apart. Prepare the data with fewer."
+                    f"{MAX_CODES:,} apart. Prepare the data with fewer."
                 )
         shards = list(self._chosen(party, _wanted(rows), seed))
         count = sum(len(shard.rows) for shard in shards)
@@ -201,9 +200,7 @@ class PreparedData:
     def _files(self, party: PartyName) -> list[Path]:
         """The shards of one party, in order."""
         folder = self.folder / self.schema["parties"][party]["folder"]
-        return [
-            folder / f"part-{number:05d}.parquet" for number in range(len(self.schema["shards"]))
-        ]
+        return [folder / shard_name(number) for number in range(len(self.schema["shards"]))]
 
     def _read(self, path: Path, columns: list[str]) -> pl.DataFrame:
         """Some columns of a shard."""

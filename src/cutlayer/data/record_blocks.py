@@ -1,14 +1,13 @@
 """Record blocks: a text file in pieces of bounded size that end where a record ends."""
 
 import codecs
-import gzip
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final, Literal, cast, get_args
+from typing import Final, Literal, get_args
 
 from cutlayer.data.file_message import FileMessage
+from cutlayer.data.packed_text import GZIP_ERRORS, broken_gzip, end_of_records, unpacked
 from cutlayer.errors import DataError
 
 Encoding = Literal["utf-8", "latin-1", "windows-1252"]
@@ -18,7 +17,6 @@ BLOCK_BYTES: Final = 1 << 24
 """How much is parsed at a time, before decoding."""
 
 _MAX_RECORD_BLOCKS: Final = 4
-_GZIP_MAGIC: Final = b"\x1f\x8b"
 _FOREIGN: Final = {
     b"PK\x03\x04": "a zip archive or an Excel workbook: save the sheet as CSV, or unpack it",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook: save the sheet as CSV",
@@ -71,21 +69,17 @@ def record_blocks(
     mark = quote.encode()
     rest, line = b"", 1
     try:
-        for raw in _unpacked(path, message, block_bytes):
+        for raw in _blocks(path, message, block_bytes):
             data = rest + raw
-            end = _end_of_records(data, mark)
+            end = end_of_records(data, mark)
             if end == 0 and len(data) > _MAX_RECORD_BLOCKS * block_bytes:
                 raise _endless(message, mark, line, f"more than {len(data) >> 20} MiB")
             if end:
                 yield _decoded(data[:end], line, encoding, message)
             line += data.count(b"\n", 0, end)
             rest = data[end:]
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        what = "ends too early" if isinstance(error, EOFError) else f"is damaged ({error})"
-        raise message.error(
-            f"the gzip file must be complete, but it {what}, some way after line {line}. Copy it "
-            "again; `gzip -t` tells whether a copy is good."
-        ) from error
+    except GZIP_ERRORS as error:
+        raise broken_gzip(error, message, f", some way after line {line}") from error
     except OSError as error:
         raise message.unreadable(error) from error
     if rest:
@@ -94,13 +88,10 @@ def record_blocks(
         yield _decoded(rest, line, encoding, message)
 
 
-def _unpacked(path: Path, message: FileMessage, block_bytes: int) -> Iterator[bytes]:
+def _blocks(path: Path, message: FileMessage, block_bytes: int) -> Iterator[bytes]:
     """Blocks of a plain or gzip file; refuses what is no text by its first bytes."""
     with path.open("rb") as file:
-        magic = file.read(len(_GZIP_MAGIC))
-        file.seek(0)
-        packed = magic == _GZIP_MAGIC
-        stream = cast(IO[bytes], gzip.GzipFile(fileobj=file)) if packed else file
+        stream = unpacked(file)
         block = stream.read(block_bytes)
         for begin, kind in _FOREIGN.items():
             if block.startswith(begin):
@@ -109,19 +100,6 @@ def _unpacked(path: Path, message: FileMessage, block_bytes: int) -> Iterator[by
         while block:
             yield block
             block = stream.read(block_bytes)
-
-
-def _end_of_records(data: bytes, mark: bytes) -> int:
-    """Behind the last line end that stands outside quotes; 0 where there is none."""
-    end = data.rfind(b"\n") + 1
-    if not mark:
-        return end
-    quotes = data.count(mark, 0, end)
-    while end and quotes % 2:
-        previous = data.rfind(b"\n", 0, end - 1) + 1
-        quotes -= data.count(mark, previous, end)
-        end = previous
-    return end
 
 
 def _decoded(data: bytes, line: int, encoding: Encoding, message: FileMessage) -> RecordBlock:

@@ -17,11 +17,10 @@ from cutlayer.data.preparation.output import (
     FOLDERS,
     Prepared,
     join_rejects,
+    keep_rejects,
+    made,
     part_counts,
-    prepared,
-    put,
     require_both_labels,
-    shard_name,
     silent,
     source_mark,
     summary,
@@ -30,7 +29,8 @@ from cutlayer.data.preparation.output import (
 )
 from cutlayer.data.preparation.raw_images import ImageEntry, RawImages, decoded
 from cutlayer.data.preparation.rejects import Reject, rejects_csv
-from cutlayer.data.preparation.work_folder import Json, WorkFolder, write_whole
+from cutlayer.data.preparation.work_folder import Json, WorkFolder
+from cutlayer.data.prepared_files import shard_name
 from cutlayer.data.split import hashed_place
 
 _STAGE: Final = "resizing"
@@ -59,13 +59,7 @@ def prepare_images(
     entries, unnamed = raw.entries()
     chosen = kept_entries(entries, options)
     run = _Run(raw, options, tuple(chosen), tuple(unnamed), progress or silent)
-    work = WorkFolder(out, run.plan(len(entries)))
-    if not work.finished:
-        with work:
-            if not work.finished:  # another process may have ended meanwhile
-                run.write(work)
-    work.clear()
-    return prepared(out, work)
+    return made(out, run.plan(len(entries)), run.write)
 
 
 def kept_entries(entries: Sequence[ImageEntry], options: ImageOptions) -> list[ImageEntry]:
@@ -102,8 +96,6 @@ class _Run:
 
     def plan(self, found: int) -> Json:
         """Everything that the output depends on, apart from the image files themselves."""
-        options = self.options.as_plan()
-        del options["max_rejects"]  # whether to go on, not what is written
         listing = blake2b(digest_size=16)
         for entry in self.entries:
             listing.update(f"{entry.id}\0{entry.label}\n".encode())
@@ -113,7 +105,7 @@ class _Run:
             "versions": versions(),
             "data": "isic",
             "source": {**source, "images": found, "listing": listing.hexdigest()},
-            "options": options,
+            "options": self.options.as_plan(),
         }
 
     def write(self, work: WorkFolder) -> None:
@@ -150,10 +142,7 @@ class _Run:
                 sound.append(entry)
             looked = first + len(images) + len(rejects)
             self.progress(_STAGE, rows=looked, done=looked, total=len(self.entries))
-        write_whole(
-            work.state_file(f"rejects-{number:05d}.csv"),
-            lambda path: put(path, rejects_csv(rejects)),
-        )
+        keep_rejects(work, number, rejects_csv(rejects))
         size = self.options.size
         pixels = np.stack(images) if images else np.empty((0, size, size, 3), dtype=np.uint8)
         frame = self._frame(sound)

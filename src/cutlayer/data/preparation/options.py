@@ -14,8 +14,6 @@ Numbers = Literal["min-max", "log", "as-is"]
 Vocabulary = Literal["exact", "hashed"]
 
 PARTS: Final = ("train", "validation", "test")
-MAX_CODES: Final = 2**24
-"""Codes are read as float32, which holds whole numbers exactly up to here."""
 
 _PART_KIND: Final = pl.Enum(PARTS)
 
@@ -118,8 +116,8 @@ class TableOptions:
         require_share("max_rejects", self.max_rejects)
 
     def as_plan(self) -> dict[str, object]:
-        """All options as a JSON object."""
-        return asdict(self)
+        """All that the output depends on, as a JSON object."""
+        return _as_plan(self)
 
 
 @dataclass(frozen=True)
@@ -149,8 +147,13 @@ class ImageOptions:
         require_share("max_rejects", self.max_rejects)
 
     def as_plan(self) -> dict[str, object]:
-        """All options as a JSON object."""
-        return asdict(self)
+        """All that the output depends on, as a JSON object."""
+        return _as_plan(self)
+
+
+def _as_plan(options: TableOptions | ImageOptions) -> dict[str, object]:
+    """Options without those that decide whether to go on, and not what is written."""
+    return {name: value for name, value in asdict(options).items() if name != "max_rejects"}
 
 
 def require_share(name: str, value: float) -> None:

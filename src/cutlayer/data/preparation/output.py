@@ -1,6 +1,6 @@
 """The output of a preparation: file names, manifests, and what the schema tells of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from importlib.metadata import version
@@ -14,8 +14,8 @@ from cutlayer.data.party_table import LABEL_PARTY, NON_LABEL_PARTY, PartyName
 from cutlayer.data.preparation.options import PARTS
 from cutlayer.data.preparation.rejects import HEADER, RejectTally
 from cutlayer.data.preparation.work_folder import REJECTS_FILE, Json, WorkFolder, write_whole
+from cutlayer.data.prepared_files import FORMAT
 
-FORMAT: Final = 1
 FOLDERS: Final[dict[PartyName, str]] = {
     LABEL_PARTY: "label_party",
     NON_LABEL_PARTY: "non_label_party",
@@ -35,8 +35,23 @@ class Prepared:
     """Rows that train, validate and test."""
 
 
-def prepared(out: Path, work: WorkFolder) -> Prepared:
-    """The summary of a finished folder."""
+def made(out: Path, plan: Json, write: Callable[[WorkFolder], None]) -> Prepared:
+    """The folder that a plan makes: written unless it is there, and nothing else left beside it.
+
+    Args:
+        out: the folder.
+        plan: everything that the output depends on.
+        write: goes on behind the shards that are kept, and finishes the folder.
+
+    Raises:
+        ConfigurationError: ``out`` or its partial folder belongs to another run.
+    """
+    work = WorkFolder(out, plan)
+    if not work.finished:
+        with work:
+            if not work.finished:  # another process may have ended meanwhile
+                write(work)
+    work.clear()
     schema = work.schema()
     return Prepared(out, schema["rows"], schema["rejected"], schema["parts"])
 
@@ -54,11 +69,6 @@ def source_mark(path: Path) -> Json:
 def versions() -> Json:
     """What may change the bytes of the output."""
     return {"format": FORMAT, "cutlayer": version("cutlayer"), "polars": version("polars")}
-
-
-def shard_name(number: int, ending: str = "parquet") -> str:
-    """The file of a shard."""
-    return f"part-{number:05d}.{ending}"
 
 
 def part_counts(parts: pl.Series) -> dict[str, int]:
@@ -86,6 +96,17 @@ def tally_behind(
     return RejectTally(message, max_share, work.rejects, accepted, rejected)
 
 
+def keep_rejects(work: WorkFolder, number: int, lines: bytes) -> None:
+    """Keep the rejects of a shard until the end; do so before its manifest, which calls it whole.
+
+    Args:
+        work: the folder in work.
+        number: of the shard.
+        lines: what :func:`~cutlayer.data.preparation.rejects.rejects_csv` makes of its rejects.
+    """
+    write_whole(_rejects_of(work, number), lambda path: _put(path, lines))
+
+
 def join_rejects(work: WorkFolder, shards: int, before: bytes = b"") -> None:
     """One file of all rejects, piece by piece."""
     write_whole(work.staging / REJECTS_FILE, lambda path: _list_rejects(work, path, shards, before))
@@ -96,7 +117,17 @@ def _list_rejects(work: WorkFolder, path: Path, shards: int, before: bytes = b""
     with path.open("wb") as file:
         file.write((",".join(HEADER) + "\n").encode() + before)
         for number in range(shards):
-            file.write(work.state_file(f"rejects-{number:05d}.csv").read_bytes())
+            file.write(_rejects_of(work, number).read_bytes())
+
+
+def _rejects_of(work: WorkFolder, number: int) -> Path:
+    """Where the rejects of one shard are kept."""
+    return work.state_file(f"rejects-{number:05d}.csv")
+
+
+def _put(path: Path, data: bytes) -> None:
+    """Write some bytes."""
+    path.write_bytes(data)
 
 
 def require_both_labels(message: FileMessage, positives: int, rows: int) -> None:
@@ -111,11 +142,6 @@ def require_both_labels(message: FileMessage, positives: int, rows: int) -> None
             f"must hold both labels, but all {rows:,} rows are {one}. Look at the label's column "
             "and at which of its values is the positive one."
         )
-
-
-def put(path: Path, data: bytes) -> None:
-    """Write some bytes."""
-    path.write_bytes(data)
 
 
 def silent(stage: str, *, rows: int, done: int, total: int) -> None:

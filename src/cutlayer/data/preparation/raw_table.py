@@ -10,12 +10,13 @@ import polars as pl
 
 from cutlayer.data.column_choice import ROW_NUMBER
 from cutlayer.data.file_message import FileMessage, listing
+from cutlayer.data.packed_text import end_of_records
 from cutlayer.data.parquet_table import is_parquet
 from cutlayer.data.party_table import LABEL_PARTY, PartyName
 from cutlayer.data.preparation.layout import Layout
 from cutlayer.data.preparation.options import Progress
 from cutlayer.data.preparation.row_source import ParquetRows, RowSource, TextRows
-from cutlayer.data.preparation.text_blocks import Position, end_of_records, text_blocks
+from cutlayer.data.preparation.text_blocks import Position, text_blocks
 from cutlayer.data.text_layout import text_layout
 from cutlayer.errors import ConfigurationError, DataError
 

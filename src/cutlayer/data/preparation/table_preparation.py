@@ -17,11 +17,10 @@ from cutlayer.data.preparation.output import (
     FOLDERS,
     Prepared,
     join_rejects,
+    keep_rejects,
+    made,
     part_counts,
-    prepared,
-    put,
     require_both_labels,
-    shard_name,
     silent,
     source_mark,
     summary,
@@ -33,6 +32,7 @@ from cutlayer.data.preparation.rejects import RejectTally, rejects_csv
 from cutlayer.data.preparation.text_blocks import Position
 from cutlayer.data.preparation.vocabulary import Coding, ExactCoding, HashedCoding
 from cutlayer.data.preparation.work_folder import Json, WorkFolder, write_whole
+from cutlayer.data.prepared_files import shard_name
 from cutlayer.errors import ConfigurationError
 
 VOCABULARY_FILE: Final = "vocabulary.parquet"
@@ -65,13 +65,7 @@ def prepare_table(
             "at drop and label_party."
         )
     run = _Run(raw, options, progress or silent)
-    work = WorkFolder(out, run.plan())
-    if not work.finished:
-        with work:
-            if not work.finished:  # another process may have ended meanwhile
-                run.write(work, *run.learnt(work))
-    work.clear()
-    return prepared(out, work)
+    return made(out, run.plan(), run.write)
 
 
 @dataclass(frozen=True)
@@ -84,19 +78,16 @@ class _Run:
 
     def plan(self) -> Json:
         """Everything that the output depends on."""
-        options = self.options.as_plan()
-        del options["max_rejects"]  # whether to go on, not what is written
-        layout = asdict(self.raw.layout)
         return {
             "versions": versions(),
             "data": self.raw.name,
             "source": source_mark(self.raw.path),
-            "layout": layout,
+            "layout": asdict(self.raw.layout),
             "label_party": self.raw.label_party,
-            "options": options,
+            "options": self.options.as_plan(),
         }
 
-    def learnt(self, work: WorkFolder) -> tuple[NumberStatistics, Coding]:
+    def _learnt(self, work: WorkFolder) -> tuple[NumberStatistics, Coding]:
         """Statistics and codes, from an earlier process if it got so far."""
         layout, options = self.raw.layout, self.options
         hashed = HashedCoding(layout.categories, options.hash_bits)
@@ -140,8 +131,9 @@ class _Run:
             )
         require_both_labels(self.raw.message, positives, tally.accepted)
 
-    def write(self, work: WorkFolder, statistics: NumberStatistics, coding: Coding) -> None:
-        """Write all shards that are not there yet, then finish the folder."""
+    def write(self, work: WorkFolder) -> None:
+        """Learn, write all shards that are not there yet, then finish the folder."""
+        statistics, coding = self._learnt(work)
         shards = work.shards()
         tally = tally_behind(work, shards, self.raw.message, self.options.max_rejects)
         start = Position(**shards[-1]["end"]) if shards else Position()
@@ -248,8 +240,7 @@ class _Shard:
             shared = ["id", "part", "label"] if party == LABEL_PARTY else ["id", "part"]
             frame = pl.DataFrame([whole[name] for name in (*shared, *self._raw.features_of(party))])
             files[f"{folder}/{shard_name(number)}"] = frame.write_parquet
-        rejects = self._rejects
-        write_whole(work.state_file(f"rejects-{number:05d}.csv"), lambda path: put(path, rejects))
+        keep_rejects(work, number, self._rejects)
         manifest = {
             "rows": self.rows,
             "rejected": self._rejected,

@@ -5,17 +5,14 @@ where it was killed, and leave bytes that are no text to the caller, who rejects
 """
 
 import codecs
-import gzip
-import io
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import Final
 
 from cutlayer.data.file_message import FileMessage
+from cutlayer.data.packed_text import GZIP_ERRORS, broken_gzip, end_of_records, unpacked
 
-_GZIP_MAGIC: Final = b"\x1f\x8b"
 _MAX_RECORD_BLOCKS: Final = 8
 
 
@@ -62,7 +59,7 @@ def text_blocks(
     mark, rest, end = quote.encode(), b"", offset
     try:
         with path.open("rb") as file:
-            stream = _unpacked(file)
+            stream = unpacked(file)
             stream.seek(offset)
             while True:
                 # A block reaches as far from its own begin wherever the reading began.
@@ -84,36 +81,10 @@ def text_blocks(
                         f"a record must end, but the one at byte {end:,} reaches over "
                         f"{len(rest):,} bytes. Look there for a quote that is not closed."
                     )
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        what = "ends too early" if isinstance(error, EOFError) else f"is damaged ({error})"
-        raise message.error(
-            f"the gzip file must be complete, but it {what}. Copy it again; `gzip -t` tells "
-            "whether a copy is good."
-        ) from error
+    except GZIP_ERRORS as error:
+        raise broken_gzip(error, message) from error
     except OSError as error:
         raise message.unreadable(error) from error
-
-
-def end_of_records(data: bytes, mark: bytes) -> int:
-    """Behind the last line end that stands outside quotes; 0 where there is none."""
-    end = data.rfind(b"\n") + 1
-    if not mark:
-        return end
-    quotes = data.count(mark, 0, end)
-    while end and quotes % 2:
-        previous = data.rfind(b"\n", 0, end - 1) + 1
-        quotes -= data.count(mark, previous, end)
-        end = previous
-    return end
-
-
-def _unpacked(file: IO[bytes]) -> IO[bytes]:
-    """The file as plain bytes."""
-    magic = file.read(len(_GZIP_MAGIC))
-    file.seek(0)
-    if magic != _GZIP_MAGIC:
-        return file
-    return cast(IO[bytes], io.BufferedReader(gzip.GzipFile(fileobj=file)))
 
 
 def _without_mark(data: bytes) -> tuple[bytes, int]:

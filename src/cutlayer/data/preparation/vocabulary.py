@@ -8,7 +8,7 @@ from zlib import crc32
 import polars as pl
 from typing_extensions import override
 
-from cutlayer.data.preparation.options import MAX_CODES
+from cutlayer.data.prepared_files import MAX_CODES
 from cutlayer.errors import DataError
 
 _SPREAD: Final = 0x9E3779B1  # a prime near 2**32 divided by the golden ratio (Knuth, TAOCP 6.4)

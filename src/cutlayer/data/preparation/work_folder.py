@@ -16,10 +16,10 @@ from typing import Any, Final, Self
 
 from polars.exceptions import PolarsError
 
+from cutlayer.data.prepared_files import SCHEMA_FILE
 from cutlayer.durable import make_private, storage, sync
 from cutlayer.errors import ConfigurationError, StorageError
 
-SCHEMA_FILE: Final = "schema.json"
 REJECTS_FILE: Final = "rejects.csv"
 
 _DRAFT: Final = ".draft"

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from cutlayer.data import DATASETS
 from cutlayer.data.preparation.output import source_mark
 from cutlayer.data.prepared import PreparedData
+from cutlayer.data.prepared_files import SCHEMA_FILE
 from cutlayer.durable import LOCK_FILE, PARTIAL, whole_file
 from cutlayer.errors import ConfigurationError, CutlayerError, DataError
 from cutlayer.experiments.tradeoff.grid import Run, protection_of, specs_of
@@ -217,7 +218,7 @@ def _keep_sources(configuration: TradeoffConfiguration, folder: Path) -> None:
     """Mark the files that the data come from; a sweep does not go on with others."""
     c = configuration
     tables = [table.file for table in (c.label_party, c.non_label_party) if table is not None]
-    schema = [] if c.prepared is None else [c.prepared / "schema.json"]
+    schema = [] if c.prepared is None else [c.prepared / SCHEMA_FILE]
     paths = [*tables, *filter(None, [c.images]), *schema]
     marks = {str(path): source_mark(path.expanduser()) for path in paths if path.is_file()}
     kept = folder / SOURCES_FILE
