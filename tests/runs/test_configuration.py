@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from cutlayer.data.record_blocks import ENCODINGS
 from cutlayer.errors import ConfigurationError
 from cutlayer.parties import InputShape
 from cutlayer.protocol import Role
@@ -37,6 +38,19 @@ def write(tmp_path):
 
 def read(path, **overrides):
     return read_configuration(LabelConfiguration, path, overrides)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_every_encoding_that_is_read_can_be_named(write, tmp_path, encoding):
+    (tmp_path / "guest.csv").write_bytes("id,y,x\na,1,Köln\nb,0,Bonn\n".encode(encoding))
+    configuration = read(write(SHORTEST), encoding=encoding, file=str(tmp_path / "guest.csv"))
+    read_table = configuration.table_file().read("label party").table
+    assert read_table.features["x"].to_list() == ["Köln", "Bonn"]
+
+
+def test_an_encoding_that_is_not_read_is_answered_with_those_that_are(write):
+    with pytest.raises(ConfigurationError, match="encoding: .*'latin-1' or 'windows-1252'"):
+        read(write(SHORTEST), encoding="utf-16")
 
 
 def test_five_lines_are_enough_and_plan_the_whole_run(write):

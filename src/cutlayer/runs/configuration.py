@@ -30,6 +30,7 @@ from cutlayer.parties.private_alignment import MAX_IDS
 from cutlayer.parties.terms import MOST_EPOCHS, AlignmentForm, Mode
 from cutlayer.protections import PROTECTIONS, NoNoise, Protection, parse_protection
 from cutlayer.protocol import Address, Deadlines, Role
+from cutlayer.runs.reading_keys import ReadingKeys
 
 FROZEN = "frozen"
 """In place of a protection: no gradient is sent at all."""
@@ -52,16 +53,16 @@ Name = Annotated[
 ]
 
 
-class PartyConfiguration(BaseModel):
-    """Settings that both parties have. Unknown keys are errors."""
+class RunKeys(BaseModel):
+    """What a run is, where its parties meet, and what they agree on."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    role: ClassVar[Role]
 
     run: Name
     """Name of the run, equal at both parties."""
     file: Path
     id: str
+    # Both stand here, too, since findings list the settings in the order of these keys.
     protection: str
     """Spelled out even where it is ``no_noise``; equal at both parties."""
 
@@ -108,19 +109,14 @@ class PartyConfiguration(BaseModel):
     max_ids: int = Field(default=MAX_IDS, ge=1, lt=1 << 32)
     """The most ids that this party brings to a private alignment, or accepts from its peer."""
 
-    group: str | None = None
-    delimiter: str | None = None
-    header: bool = True
-    column_names: tuple[str, ...] | None = None
-    quote: str = '"'
-    encoding: Literal["utf-8", "latin-1"] = "utf-8"
-    decimal: Literal[".", ","] = "."
-    missing: tuple[str, ...] = ("",)
-    strip: bool = True
-    keep: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
-    numeric: tuple[str, ...] = ()
-    categorical: tuple[str, ...] = ()
+
+class PartyConfiguration(ReadingKeys, RunKeys):
+    """Settings that both parties have. Unknown keys are errors.
+
+    Pydantic lists the keys of the last base first, then those of the first, then these.
+    """
+
+    role: ClassVar[Role]
 
     model: str = "mlp"
     """This party's half: ``mlp``, ``wide_deep``, or ``package.module:Class``."""
@@ -216,26 +212,6 @@ class PartyConfiguration(BaseModel):
         autocast = torch.bfloat16 if self.precision == "bfloat16" else None
         return Compute(self.device, autocast, self.compile)
 
-    def table_file(self) -> TableFile:
-        """How to read this party's file."""
-        return TableFile(
-            path=self.file,
-            id_column=self.id,
-            group_column=self.group,
-            delimiter=self.delimiter,
-            header=self.header,
-            column_names=self.column_names,
-            quote=self.quote,
-            encoding=self.encoding,
-            decimal=self.decimal,
-            missing=self.missing,
-            strip=self.strip,
-            keep=self.keep,
-            drop=self.drop,
-            numeric=self.numeric,
-            categorical=self.categorical,
-        )
-
 
 class NonLabelConfiguration(PartyConfiguration):
     """Settings of the non-label party."""
@@ -275,8 +251,9 @@ class LabelConfiguration(PartyConfiguration):
         settings = super().protection_settings
         return settings if self.stop_above is None else f"{settings} that may stop on labels"
 
+    @override
     def table_file(self) -> TableFile:
-        """How to read this party's file, with its label column."""
+        """With the label column."""
         return replace(
             super().table_file(),
             label_column=self.label,
