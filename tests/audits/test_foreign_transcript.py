@@ -5,7 +5,9 @@ from safetensors.numpy import save_file as save_numpy
 from safetensors.torch import save_file
 
 from cutlayer.audits import AuditScope, audit_leak
+from cutlayer.audits.foreign_findings import findings_of_foreign_transcript
 from cutlayer.audits.foreign_transcript import is_foreign, read_foreign_transcript
+from cutlayer.audits.scope import attack_named
 from cutlayer.audits.training_audit import audit_training
 from cutlayer.errors import DataError
 
@@ -169,3 +171,16 @@ def test_what_is_no_transcript_is_named(tmp_path):
     np.savez(pieces / "b.npz", ids=np.zeros(1))
     with pytest.raises(DataError, match=r"must hold the arrays of a.npz"):
         read_foreign_transcript(pieces)
+
+
+@pytest.mark.parametrize(("begins", "measured"), [(0, {1, 2}), (2, set())])
+def test_a_transcript_without_the_first_epochs_tells_nothing_of_them(tmp_path, begins, measured):
+    table = arrays()
+    table["epoch"] = table["epoch"] + begins
+    findings = findings_of_foreign_transcript(
+        save(tmp_path / "sent.npz", table),
+        attacks={"norm": attack_named("norm")},
+        scope=AuditScope(after=(1, 2, 5)),
+        on_progress=lambda done, total: None,
+    )
+    assert {row.epochs for row in findings.rows if row.releases == "some"} == measured

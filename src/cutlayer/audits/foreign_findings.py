@@ -1,9 +1,11 @@
 """The findings of a transcript that another framework made."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 
 from cutlayer.audits.finding_rows import (
@@ -55,6 +57,8 @@ def findings_of_foreign_transcript(
     read = partial(read_foreign_transcript, path)
     training = read()
     total = len(training.releases)
+    if any(release.epoch for release in islice(training.releases, 1)):
+        scope = replace(scope, after=())  # the first epochs are not in it
     audit = audit_training(
         training,
         attacks=attacks,

@@ -1,6 +1,7 @@
 """The release audit: every k-th outgoing batch is attacked in full, and nothing is recorded."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -9,6 +10,7 @@ from cutlayer import check
 from cutlayer.attacks import Attack
 from cutlayer.audits.hints import Hint, pick_hint
 from cutlayer.audits.leak_audit import LeakAudit, LeakAuditor
+from cutlayer.audits.scope import AuditScope
 from cutlayer.audits.truth import Truth
 from cutlayer.transcript.release import Release
 
@@ -18,6 +20,9 @@ class ReleaseAudit:
 
     Its work is part of a reply's time. So where a message has no usable positive, or one class
     only, attacks with at most one hint run all the same, and what they reach is thrown away.
+
+    Of a training that was gone on with it sees the rest. What is read after so many epochs is then
+    not measured, since nobody knows what the epochs before would have added.
 
     Args:
         labels: training labels by record, 0 or 1, shape ``(records,)``.
@@ -38,13 +43,18 @@ class ReleaseAudit:
         attacks: Mapping[str, Attack] | None = None,
     ) -> None:
         check.at_least("every", every, 1)
-        self._auditor = LeakAuditor(Truth(labels), attacks=attacks, even_work=True)
+        self._truth, self._attacks = Truth(labels), attacks
+        self._auditor = self._begun(AuditScope())
+        self._has_seen = False
         self._generator, self._every = generator, every
 
     def on_release(self, release: Release, labels: Tensor, clean_gradient: Tensor) -> None:
         """Attack the release if its step is due."""
         if release.step % self._every:
             return
+        if not self._has_seen and release.step:
+            self._auditor = self._begun(replace(AuditScope(), after=()))
+        self._has_seen = True
         hint: Hint | None = pick_hint(
             release.records, labels, clean_gradient, generator=self._generator
         )
@@ -53,3 +63,7 @@ class ReleaseAudit:
     def result(self) -> LeakAudit:
         """What the attacks reached so far."""
         return self._auditor.result()
+
+    def _begun(self, scope: AuditScope) -> LeakAuditor:
+        """An auditor that has seen nothing yet."""
+        return LeakAuditor(self._truth, attacks=self._attacks, scope=scope, even_work=True)
