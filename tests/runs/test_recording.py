@@ -15,11 +15,12 @@ from cutlayer.audits import AuditScope
 from cutlayer.audits.findings import read_findings, write_findings
 from cutlayer.data import TextSequence
 from cutlayer.data.aligned_ids import write_aligned_ids
+from cutlayer.durable import only_process
 from cutlayer.errors import ConfigurationError, ConnectionLostError, DataError
 from cutlayer.leakage.sum_kl_bounds import leak_auc_bound
 from cutlayer.parties import CheckpointStore, LabelParty, NonLabelParty, Persistence
 from cutlayer.parties.perturbing_heads import restore_protection
-from cutlayer.parties.release_journal import ENTRY_BYTES
+from cutlayer.parties.release_journal import ENTRY_BYTES, ReleaseJournal
 from cutlayer.protocol import in_memory_pair
 from cutlayer.reports.summary import seen_by
 from cutlayer.reports.wording import not_measured, release_names, verdicts
@@ -259,6 +260,32 @@ def test_what_was_sent_before_the_record_is_told_by_the_folder(configurations):
     assert recorded_messages(folder, before=2 * epoch) == epoch
     (folder / "messages" / "steps.json").write_text("torn")
     assert recorded_messages(folder, before=2 * epoch) == 0
+
+
+def test_a_run_that_is_going_on_is_not_audited(configurations):
+    """The audit's findings of a part once replaced those that the run wrote at its end."""
+    folder = record(*configurations())
+    with only_process(folder, "label party: folder"):
+        with pytest.raises(ConfigurationError, match="audit: another process is working on"):
+            audited(folder)
+    assert audited(folder).rows
+
+
+def test_an_audit_of_a_run_that_was_gone_on_with_meanwhile_says_so(configurations):
+    folder = record(*configurations())
+    journal = ReleaseJournal(folder / "journal", None, look_only=True)
+    answered = journal.released
+    journal.close()
+
+    def go_on(done, total):
+        if done == total:
+            journal = ReleaseJournal(folder / "journal", None)
+            journal.settle(answered, bytes(32), bytes(32))
+            journal.close()
+
+    message = f"had sent {answered} messages when the audit began, and {answered + 1} at its end"
+    with pytest.raises(DataError, match=message):
+        audited(folder, on_progress=go_on)
 
 
 def test_marvells_bound_is_that_of_the_training_that_was_run(configurations):

@@ -11,7 +11,8 @@ from cutlayer.audits.recorded_training import read_recorded_training
 from cutlayer.audits.recorder import TRANSCRIPT
 from cutlayer.audits.scope import AnyAttack, AuditScope
 from cutlayer.audits.training_audit import audit_training
-from cutlayer.errors import DataError
+from cutlayer.durable import in_use
+from cutlayer.errors import ConfigurationError, DataError
 from cutlayer.parties import CheckpointStore, ReleaseJournal
 from cutlayer.parties.persistence import CHECKPOINTS_FOLDER, JOURNAL_FILE
 from cutlayer.parties.perturbing_heads import restore_protection
@@ -45,6 +46,10 @@ def findings_of_recorded_run(
     The messages of one batch are attacked as one release: they were made with the same weights,
     and the non-label party has them all.
 
+    The recording must not grow meanwhile: processes that read it one after the other would attack
+    different messages, and the run's own findings, which it writes at its end, would be replaced
+    by those of a part of it.
+
     Args:
         folder: of the run.
         attacks: which attacks to run, by name; ``None`` for all that the scope allows.
@@ -55,9 +60,16 @@ def findings_of_recorded_run(
             :func:`~cutlayer.audits.training_audit.audit_training`.
 
     Raises:
-        DataError: the recording, or the state of the protection, is missing, empty or damaged.
+        ConfigurationError: a process of the run is working in the folder.
+        DataError: the recording, or the state of the protection, is missing, empty or damaged; or
+            the run was gone on with during the audit.
         ValueError: an attack refuses a release.
     """
+    if in_use(folder):
+        raise ConfigurationError(
+            f"audit: another process is working on {folder}, which may send and record more. Wait "
+            "for it to end, or stop it."
+        )
     context = read_context(folder)
     transcript = Transcript(folder / MESSAGES / TRANSCRIPT)
     if len(transcript) == 0:
@@ -81,6 +93,13 @@ def findings_of_recorded_run(
         workers=workers,
         read_again=read,
     )
+    now = _sent(folder)
+    if now != sent:
+        raise DataError(
+            f"audit: {folder} was gone on with: it had sent {sent.messages:,} messages when the "
+            f"audit began, and {now.messages:,} at its end. Nothing was written. Audit it again "
+            "when no process of the run works there."
+        )
     seen_epochs = max((m.epochs or 0 for m in audit.leak.measurements), default=0)
     run = replace(run, promise=replace(promise, charged=max(seen_epochs, sent.per_record)))
     coverage = _coverage(seen, messages, len(transcript), audit.leak.rows)
