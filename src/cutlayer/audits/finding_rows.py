@@ -3,8 +3,11 @@
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
+from importlib.metadata import version
 from statistics import fmean, stdev
+from typing import NamedTuple, TypedDict
 
 from cutlayer.attacks import ATTACKS, HISTORY_ATTACKS, Attack, HistoryAttack
 from cutlayer.audits.attack_tally import Measurement
@@ -66,17 +69,60 @@ class Audited:
         return self.utility.strength
 
 
-def finding_rows(audited: Audited, audit: LeakAudit) -> list[FindingRow]:
-    """One row for each measurement."""
-    return [_row(audited, measurement) for measurement in audit.measurements]
+class Attacked(NamedTuple):
+    """A training, and what attacks on its messages reached."""
+
+    audited: Audited
+    audit: TrainingAudit | None
+    """``None`` where no message was attacked, as none was sent."""
+    shows_classes: bool = True
+    """Whether norms and cosines of each class are shown."""
 
 
-def baseline_row(audited: Audited) -> FindingRow:
-    """The row of a training that sent no gradient."""
-    return _row(audited, None)
+class AttackFields(TypedDict):
+    """The fields of :class:`~cutlayer.audits.findings.Findings` that follow from the attacks."""
+
+    created: str
+    cutlayer_version: str
+    rows: list[FindingRow]
+    curves: list[LeakCurve]
+    histograms: list[ClassHistogram]
+    baselines: list[KnowledgeBaseline]
+    attacks: list[AttackNote]
 
 
-def leak_curves(audited: Audited, audit: LeakAudit) -> list[LeakCurve]:
+def attack_fields(trainings: Sequence[Attacked]) -> AttackFields:
+    """What attacks on some trainings reached, for a findings document that is made now.
+
+    Args:
+        trainings: in the order in which the document shall show them.
+    """
+    attacked = [(one, one.audit) for one in trainings if one.audit is not None]
+    rows = [row for one in trainings for row in _rows(one)]
+    return AttackFields(
+        created=datetime.now().astimezone().isoformat(timespec="seconds"),
+        cutlayer_version=version("cutlayer"),
+        rows=rows,
+        curves=[c for one, audit in attacked for c in _leak_curves(one.audited, audit.leak)],
+        histograms=[
+            histogram
+            for one, audit in attacked
+            if one.shows_classes
+            for histogram in _class_histograms(one.audited, audit.leak)
+        ],
+        baselines=[b for one, audit in attacked for b in _knowledge_baselines(one.audited, audit)],
+        attacks=_attack_notes(rows),
+    )
+
+
+def _rows(training: Attacked) -> list[FindingRow]:
+    """One row for each measurement; one without any where nothing was attacked."""
+    if training.audit is None:
+        return [_row(training.audited, None)]
+    return [_row(training.audited, one) for one in training.audit.leak.measurements]
+
+
+def _leak_curves(audited: Audited, audit: LeakAudit) -> list[LeakCurve]:
     """Leak over the steps."""
     return [
         LeakCurve(
@@ -93,7 +139,7 @@ def leak_curves(audited: Audited, audit: LeakAudit) -> list[LeakCurve]:
     ]
 
 
-def class_histograms(audited: Audited, audit: LeakAudit) -> list[ClassHistogram]:
+def _class_histograms(audited: Audited, audit: LeakAudit) -> list[ClassHistogram]:
     """Norms and cosines by class."""
     return [
         ClassHistogram(
@@ -109,7 +155,7 @@ def class_histograms(audited: Audited, audit: LeakAudit) -> list[ClassHistogram]
     ]
 
 
-def attack_notes(rows: Sequence[FindingRow]) -> list[AttackNote]:
+def _attack_notes(rows: Sequence[FindingRow]) -> list[AttackNote]:
     """What each attack of these rows does, in the order in which they name it.
 
     Taken from the first sentence of its documentation. An attack that is in no table has none.
@@ -136,7 +182,7 @@ def _about(attack: Attack | HistoryAttack) -> str:
     return text.split("\n\n")[0].replace("\n", " ")
 
 
-def knowledge_baselines(audited: Audited, audit: TrainingAudit) -> list[KnowledgeBaseline]:
+def _knowledge_baselines(audited: Audited, audit: TrainingAudit) -> list[KnowledgeBaseline]:
     """What is known without any message."""
     return [
         KnowledgeBaseline(
@@ -166,39 +212,39 @@ def mean_and_error(values: Sequence[float]) -> tuple[float | None, float | None]
     return fmean(values), error
 
 
-def _row(audited: Audited, measured: Measurement | None) -> FindingRow:
+def _row(audited: Audited, found: Measurement | None) -> FindingRow:
     """Join one measurement, or none, with quality and guarantee."""
-    interval = measured.interval if measured else None
+    interval = found.interval if found else None
     auc, auc_error = mean_and_error(audited.utility.test_auc)
     loss, loss_error = mean_and_error(audited.utility.test_loss)
     return FindingRow(
         protection=audited.name,
         strength=audited.strength,
-        attack=measured.attack if measured else None,
-        layer=measured.layer if measured else None,
-        releases=measured.releases if measured else "all",
-        target=measured.target if measured else "labels",
-        leak_auc=measured.leak_auc if measured else None,
-        leak_auc_p95=measured.leak_auc_p95 if measured else None,
-        raw_auc=measured.raw_auc if measured else None,
-        pooled_auc=measured.pooled_auc if measured else None,
-        null_floor=measured.null_floor if measured else None,
-        null_deviation=measured.null_deviation if measured else None,
-        batches=measured.batches if measured else 0,
-        one_class_batches=measured.one_class_batches if measured else 0,
+        attack=found.attack if found else None,
+        layer=found.layer if found else None,
+        releases=found.releases if found else "all",
+        target=found.target if found else "labels",
+        leak_auc=found.leak_auc if found else None,
+        leak_auc_p95=found.leak_auc_p95 if found else None,
+        raw_auc=found.raw_auc if found else None,
+        pooled_auc=found.pooled_auc if found else None,
+        null_floor=found.null_floor if found else None,
+        null_deviation=found.null_deviation if found else None,
+        batches=found.batches if found else 0,
+        one_class_batches=found.one_class_batches if found else 0,
         test_auc=auc,
         test_auc_error=auc_error,
         test_loss=loss,
         test_loss_error=loss_error,
-        guarantee=audited.bound_of(measured),
-        epochs=measured.epochs if measured else None,
+        guarantee=audited.bound_of(found),
+        epochs=found.epochs if found else None,
         leak_auc_low=interval.low if interval else None,
         leak_auc_high=interval.high if interval else None,
-        true_positive_rate=measured.true_positive_rate if measured else None,
-        hints=measured.hints if measured else 0,
-        needs=measured.needs if measured else None,
-        family=(measured.family or None) if measured else None,
-        stage=measured.stage if measured else "training",
-        seeds=measured.seeds if measured else 1,
-        leak_auc_worst_seed=measured.worst_seed if measured else None,
+        true_positive_rate=found.true_positive_rate if found else None,
+        hints=found.hints if found else 0,
+        needs=found.needs if found else None,
+        family=(found.family or None) if found else None,
+        stage=found.stage if found else "training",
+        seeds=found.seeds if found else 1,
+        leak_auc_worst_seed=found.worst_seed if found else None,
     )

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError,
 
 from cutlayer.durable import whole_file
 from cutlayer.errors import DataError
+from cutlayer.leakage.guarantee import Guarantee
 
 SCHEMA: Literal["cutlayer.findings/1"] = "cutlayer.findings/1"
 
@@ -37,6 +38,12 @@ class Bound(_Record):
     kind: Literal["rigorous", "model", "none"]
     leak_auc: float | None
     grounds: str
+
+    @classmethod
+    def of(cls, promised: Guarantee, also: str = "") -> Self:
+        """What a protection guarantees; ``also`` is a sentence that its grounds end with."""
+        grounds = f"{promised.grounds} {also}".strip()
+        return cls(kind=promised.kind, leak_auc=promised.leak_auc, grounds=grounds)
 
 
 class FindingRow(_Record):

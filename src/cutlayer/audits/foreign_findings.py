@@ -2,20 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 
-from cutlayer.audits.finding_rows import (
-    Audited,
-    attack_notes,
-    class_histograms,
-    finding_rows,
-    knowledge_baselines,
-    leak_curves,
-)
+from cutlayer.audits.finding_rows import Attacked, Audited, attack_fields
 from cutlayer.audits.findings import Applied, Bound, Findings, Utility
 from cutlayer.audits.foreign_transcript import read_foreign_transcript
 from cutlayer.audits.scope import AnyAttack, AuditScope
@@ -70,10 +61,8 @@ def findings_of_foreign_transcript(
     utility = Utility(protection=NAME, strength="-", test_auc=[], test_loss=[])
     audited = Audited(utility, _UNKNOWN, _UNKNOWN)
     features = training.features
-    rows = finding_rows(audited, audit.leak)
     return Findings(
-        created=datetime.now().astimezone().isoformat(timespec="seconds"),
-        cutlayer_version=version("cutlayer"),
+        **attack_fields([Attacked(audited, audit)]),
         data=path.name,
         train_records=len(training.truth),
         test_records=0 if training.held_out is None else len(training.held_out.labels),
@@ -86,7 +75,6 @@ def findings_of_foreign_transcript(
         hint="",
         first_layer="not measured (bounded by the cut): a transcript holds no model",
         complete=True,
-        rows=rows,
         applied=[
             Applied(
                 protection=NAME,
@@ -99,8 +87,4 @@ def findings_of_foreign_transcript(
             )
         ],
         utility=[utility],
-        curves=leak_curves(audited, audit.leak),
-        histograms=class_histograms(audited, audit.leak),
-        baselines=knowledge_baselines(audited, audit),
-        attacks=attack_notes(rows),
     )

@@ -2,9 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,16 +10,7 @@ import torch
 from torch import nn
 
 from cutlayer.audits import TRANSCRIPT, AuditScope, FirstLayerCarrier, Truth
-from cutlayer.audits.finding_rows import (
-    GENEROUS_HINT,
-    Audited,
-    attack_notes,
-    baseline_row,
-    class_histograms,
-    finding_rows,
-    knowledge_baselines,
-    leak_curves,
-)
+from cutlayer.audits.finding_rows import GENEROUS_HINT, Attacked, Audited, attack_fields
 from cutlayer.audits.findings import Applied, Bound, Findings, Utility
 from cutlayer.audits.recorded_training import (
     HeldOut,
@@ -95,12 +84,14 @@ def findings_of_run(
         before += entry.result.releases
     on_audit("", total, total)
     utility = {label: _utility(label, done) for label in dict.fromkeys(_label(e) for e in done)}
-    joined = [(_audited(entry, utility, scope), entry, audit) for entry, audit in audits]
+    attacked = [
+        Attacked(_audited(e, utility, scope), audit, shows_classes=not e.training.canaries)
+        for e, audit in audits
+    ]
     baselines = {_label(entry): entry for entry in done if not entry.result.rows}
-    rows = [row for known, _, audit in joined for row in finding_rows(known, audit.leak)]
+    silent = [Attacked(_audited(e, utility, scope), None) for e in baselines.values()]
     return Findings(
-        created=datetime.now().astimezone().isoformat(timespec="seconds"),
-        cutlayer_version=version("cutlayer"),
+        **attack_fields([*attacked, *silent]),
         data=plan.data,
         train_records=done[0].result.train_records,
         test_records=done[0].result.test_records,
@@ -113,18 +104,8 @@ def findings_of_run(
         hint=GENEROUS_HINT,
         first_layer=_first_layer_note(audits),
         complete=len(done) == len(plan.trainings),
-        rows=rows + [baseline_row(_audited(entry, utility, scope)) for entry in baselines.values()],
         applied=[_applied(e.result) for e in audited if not e.training.canaries],
         utility=list(utility.values()),
-        curves=[curve for known, _, audit in joined for curve in leak_curves(known, audit.leak)],
-        histograms=[
-            histogram
-            for known, entry, audit in joined
-            if not entry.training.canaries
-            for histogram in class_histograms(known, audit.leak)
-        ],
-        baselines=[b for known, _, audit in joined for b in knowledge_baselines(known, audit)],
-        attacks=attack_notes(rows),
         description=DATASETS[plan.data]().description,
     )
 
@@ -196,11 +177,7 @@ def _audited(
     result, training = entry.result, entry.training
     after = {}
     if result.releases:
-        for epochs in scope.after:
-            promised = training.protection.guarantee(epochs)
-            after[epochs] = Bound(
-                kind=promised.kind, leak_auc=promised.leak_auc, grounds=promised.grounds
-            )
+        after = {e: Bound.of(training.protection.guarantee(e)) for e in scope.after}
     return Audited(utility[_label(entry)], result.one_release, result.all_releases, after)
 
 

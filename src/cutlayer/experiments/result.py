@@ -95,4 +95,4 @@ def _kept(training: Training, releases: int) -> Bound:
         promised = Guarantee("rigorous", 0.5, 0, "No message depends on a label.")
     else:
         promised = training.protection.guarantee(releases)
-    return Bound(kind=promised.kind, leak_auc=promised.leak_auc, grounds=promised.grounds)
+    return Bound.of(promised)

@@ -2,19 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from importlib.metadata import version
 
-from cutlayer.audits.finding_rows import (
-    GENEROUS_HINT,
-    Audited,
-    attack_notes,
-    baseline_row,
-    class_histograms,
-    finding_rows,
-    knowledge_baselines,
-    leak_curves,
-)
+from cutlayer.audits.finding_rows import GENEROUS_HINT, Attacked, Audited, attack_fields
 from cutlayer.audits.findings import Applied, Bound, Findings, Utility
 from cutlayer.audits.training_audit import TrainingAudit
 from cutlayer.protections import Protection
@@ -69,9 +58,7 @@ class Promise:
         if self.protection is None or not self.charged:
             nothing_sent = "No message depends on a label."
             return Bound(kind="rigorous", leak_auc=0.5, grounds=nothing_sent)
-        promised = self.protection.guarantee(releases)
-        grounds = f"{promised.grounds} {self.seen_in}".strip()
-        return Bound(kind=promised.kind, leak_auc=promised.leak_auc, grounds=grounds)
+        return Bound.of(self.protection.guarantee(releases), also=self.seen_in)
 
 
 @dataclass(frozen=True)
@@ -141,10 +128,8 @@ def findings_of_attacked(
         promise.over(promise.charged),
         {epochs: promise.over(epochs) for epochs in after if epochs < promise.charged},
     )
-    rows = [baseline_row(audited)] if audit is None else finding_rows(audited, audit.leak)
     return Findings(
-        created=datetime.now().astimezone().isoformat(timespec="seconds"),
-        cutlayer_version=version("cutlayer"),
+        **attack_fields([Attacked(audited, audit)]),
         data=run.data,
         train_records=run.train_records,
         test_records=run.test_records,
@@ -157,7 +142,6 @@ def findings_of_attacked(
         hint=GENEROUS_HINT,
         first_layer=run.first_layer,
         complete=run.complete,
-        rows=rows,
         applied=[
             Applied(
                 protection=promise.name,
@@ -169,10 +153,6 @@ def findings_of_attacked(
             )
         ],
         utility=[utility],
-        curves=[] if audit is None else leak_curves(audited, audit.leak),
-        histograms=[] if audit is None else class_histograms(audited, audit.leak),
-        baselines=[] if audit is None else knowledge_baselines(audited, audit),
-        attacks=attack_notes(rows),
         description=run.description,
         messages_before=coverage.before,
         messages_missing=list(coverage.missing),
