@@ -1,6 +1,5 @@
 """The plan of a comparison: which trainings, with which settings, in which order."""
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +12,7 @@ from cutlayer.durable import whole_file
 from cutlayer.errors import ConfigurationError, CutlayerError, DataError
 from cutlayer.parties import Terms
 from cutlayer.protections import PROTECTIONS, NoNoise, Protection, parse_protection
+from cutlayer.rng import derived_seed
 
 PLAN_FILE = "plan.json"
 ALONE = "label_party_alone"
@@ -133,8 +133,7 @@ class Plan(BaseModel):
 
     def derived_seed(self, training: Training, purpose: str) -> int:
         """A seed for one purpose of one split."""
-        text = f"{self.seed}/{training.split}/{training.canaries}/{purpose}"
-        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest(), "big")
+        return derived_seed(self.seed, training.split, training.canaries, purpose)
 
     def _training(self, spec: str, split: int, *, canaries: bool = False) -> Training:
         """One entry of the list, with the name of its folder."""

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cutlayer.audits.findings import Layer
-from cutlayer.experiments.tradeoff.grid import protection_of
 from cutlayer.experiments.tradeoff.summary import (
     WORST,
     Estimate,
@@ -101,8 +100,5 @@ def _measured(point: Point, statistic: Statistic) -> Sequence[tuple[float, str]]
 def _proven(summary: Summary, point: Point) -> float | None:
     """The rigorous bound for as many releases as there are epochs."""
     configuration = summary.configuration
-    protection = protection_of(
-        point.spec, epochs=configuration.epochs, paper_protocol=configuration.paper_protocol
-    )
-    guarantee = protection.guarantee(configuration.epochs)
+    guarantee = configuration.protection(point.spec).guarantee(configuration.epochs)
     return guarantee.leak_auc if guarantee.kind == "rigorous" else None

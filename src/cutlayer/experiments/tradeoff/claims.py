@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from cutlayer.audits.findings import Layer
 from cutlayer.experiments.tradeoff.summary import LAYERS, Point, Summary
 
 Verdict = Literal["reproduced", "not reproduced", "not measured"]
@@ -115,9 +116,9 @@ def _beats(point: Point, rival: Point, summary: Summary) -> bool:
     return auc >= other - _SAME_AUC and less
 
 
-def _leak(point: Point, attack: str, layer: str, summary: Summary) -> float:
+def _leak(point: Point, attack: str, layer: Layer, summary: Summary) -> float:
     """The headline leak; NaN, which no comparison holds for, where it was not measured."""
-    found = point.leak(attack, "first" if layer == "first" else "cut", summary.headline)
+    found = point.leak(attack, layer, summary.headline)
     return float("nan") if found is None else found.mean
 
 

@@ -103,6 +103,14 @@ class TradeoffConfiguration(BaseModel):
         """Every training: all protections with the first seed, then with the next one."""
         return [Run(spec, seed) for seed in self.seeds for spec in specs_of(self.protections)]
 
+    def protection(self, spec: str) -> Protection:
+        """A protection of the grid, made anew for one training.
+
+        Raises:
+            ConfigurationError: the text is wrong.
+        """
+        return protection_of(spec, epochs=self.epochs, paper_protocol=self.paper_protocol)
+
     @property
     def grouped(self) -> bool:
         """Whether records of one group stay together in the split."""
@@ -244,9 +252,7 @@ def _check_protections(configuration: TradeoffConfiguration) -> None:
     """Every protection can be made, and no two are the same."""
     known: list[tuple[Protection, str]] = []
     for spec in specs_of(configuration.protections):
-        made = protection_of(
-            spec, epochs=configuration.epochs, paper_protocol=configuration.paper_protocol
-        )
+        made = configuration.protection(spec)
         same = next((text for other, text in known if other == made), None)
         if same is not None:
             raise ConfigurationError(

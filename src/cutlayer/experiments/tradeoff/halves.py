@@ -1,6 +1,5 @@
 """The halves of a sweep's model, and the optimizer that regularises the right part of them."""
 
-import hashlib
 import re
 from dataclasses import dataclass, field
 
@@ -23,6 +22,7 @@ from cutlayer.models import (
     mlp,
 )
 from cutlayer.parties import InputShape
+from cutlayer.rng import derived_seed
 from cutlayer.transcript import first_layer_gradient
 
 PAPER_CUT = 128
@@ -142,8 +142,7 @@ class Halves:
 
     def derived_seed(self, purpose: str) -> int:
         """A seed for one purpose of this run's seed."""
-        text = f"tradeoff/{self.seed}/{purpose}"
-        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest(), "big")
+        return derived_seed("tradeoff", self.seed, purpose)
 
     def _columns(self, own: InputShape, party: str) -> Columns:
         """What a Wide & Deep half of one party reads."""

@@ -83,7 +83,8 @@ def _run_what_is_left(
     """Every run of the grid without a result."""
     waiting = runs_left(configuration, folder, retry_failed=retry_failed)
     for run in waiting:
-        _forget(run_folder(folder, run))
+        # Marks of an earlier attempt: without them the run reads as waiting.
+        shutil.rmtree(run_folder(folder, run), ignore_errors=True)
     if pool is not None and waiting:
         pool(configuration, waiting, folder, on_look)
         waiting = []
@@ -130,8 +131,3 @@ def _on_pool(
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
     return False
-
-
-def _forget(folder: Path) -> None:
-    """Take the marks of an earlier attempt away, so that the run reads as waiting."""
-    shutil.rmtree(folder, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cutlayer.durable import whole_file
@@ -37,11 +38,7 @@ def write_tables(summary: Summary, folder: Path) -> list[Path]:
     """
     written = [
         _write(folder / RUNS_FILE, _run_header(), _run_rows(summary)),
-        _write(
-            folder / SUMMARY_FILE,
-            _SUMMARY_HEADER,
-            _summary_rows(summary),
-        ),
+        _write(folder / SUMMARY_FILE, _SUMMARY_HEADER, _summary_rows(summary)),
         _write(
             folder / CLAIMS_FILE,
             ["claim", "measured", "verdict"],
@@ -71,7 +68,7 @@ def _run_rows(summary: Summary) -> Iterable[list[Cell]]:
     """Results first, then failures."""
     for point in summary.points:
         for result in point.results:
-            alone = type(point)(point.spec, point.protection, point.strength, (result,))
+            alone = replace(point, results=(result,))
             row: list[Cell] = [point.protection, point.strength, result.seed, "done", ""]
             row += [getattr(result, name) for name in QUALITIES]
             for layer in LAYERS:

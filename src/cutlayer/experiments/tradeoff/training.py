@@ -14,7 +14,7 @@ from cutlayer.audits import ReleaseRecorder
 from cutlayer.data import PartyTable
 from cutlayer.experiments.tradeoff.clear_wide_logit import ClearWideLogit
 from cutlayer.experiments.tradeoff.configuration import TradeoffConfiguration
-from cutlayer.experiments.tradeoff.grid import Run, protection_of
+from cutlayer.experiments.tradeoff.grid import Run
 from cutlayer.experiments.tradeoff.halves import Halves, sizes_of
 from cutlayer.experiments.tradeoff.records import codes_of, records_of
 from cutlayer.experiments.tradeoff.result import (
@@ -87,9 +87,7 @@ def do_run(configuration: TradeoffConfiguration, run: Run, folder: Path) -> RunR
     shape = (0,) if isinstance(non_label, PartyTable) else tuple(non_label.features.shape[1:])
     sizes = sizes_of(configuration, shape, codes_of(configuration))
     halves = Halves(configuration, sizes, run.seed)
-    protection = protection_of(
-        run.spec, epochs=configuration.epochs, paper_protocol=configuration.paper_protocol
-    )
+    protection = configuration.protection(run.spec)
     applied = _as_applied(configuration, halves, protection)
     began = time.monotonic()
     trained = _train(configuration, run, halves, applied, folder)
