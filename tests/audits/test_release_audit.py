@@ -10,10 +10,10 @@ RECORDS, STEPS_PER_EPOCH = 40, 4
 LABELS = (torch.arange(RECORDS) % 4 == 0).long()
 
 
-def read_after(first_step, epochs=6):
+def read_after(first_step, epochs=6, every=1):
     """Epochs after which a training was measured whose audit began at a step."""
     generator = torch.Generator().manual_seed(0)
-    audit = ReleaseAudit(LABELS, generator=torch.Generator())
+    audit = ReleaseAudit(LABELS, generator=torch.Generator(), every=every)
     step = 0
     for epoch in range(epochs):
         for rows in torch.randperm(RECORDS, generator=generator).chunk(STEPS_PER_EPOCH):
@@ -35,3 +35,7 @@ def test_the_first_epochs_of_a_whole_training_are_measured():
 def test_the_rest_of_a_training_tells_nothing_of_its_first_epochs(first_step):
     """One message of epoch 6 once stood in the report as "after 1 epoch" and "after 5 epochs"."""
     assert read_after(first_step) == set()
+
+
+def test_some_messages_of_the_first_epochs_do_not_stand_for_all():
+    assert read_after(first_step=0, every=3) == set()

@@ -285,6 +285,22 @@ def test_an_audit_is_promised_for_what_the_folder_holds_alone(make_findings, rec
     assert said in gap
 
 
+@pytest.mark.parametrize("before", [0, 1200])
+def test_some_of_the_messages_are_never_called_the_whole_training(make_findings, before):
+    """With ``audit_every`` above 1 the attacks saw a part of each record's visits."""
+    part = make_findings(messages_every=7, messages_before=before)
+    said = [outcome(part), *accounts(part), *(v.text for v in verdicts(part)), *lead(part)]
+    for sentence in said:
+        measured = re.sub(
+            r"at most [\d.]+ (over|from) the whole training|proven[^.;]*", "", sentence
+        )
+        assert "the whole training" not in measured
+    assert "from one of every 7 messages" in " ".join(accounts(part))
+    assert release_names(seen_by(part))["all"] == "one of every 7 messages"
+    (gap,) = (gap for gap in not_measured(part) if "audit_every" in gap)
+    assert gap.startswith("Most messages: the attacks looked at one of every 7 (audit_every)")
+
+
 def test_what_nobody_recorded_is_named_and_never_called_measured(make_findings):
     part = make_findings(
         messages_before=100, messages_missing=[(200, 200), (401, 1500)], messages_sent=1500

@@ -144,6 +144,7 @@ def test_no_noise_is_not_below_logistic_regression(name, tmp_path, unused_port):
     findings = json.loads((tmp_path / "runs/real/label-party/findings.json").read_text())
     auc, error, agreement = logistic_regression(tmp_path)
     reached = findings["rows"][0]["test_auc"]
+    assert findings["messages_every"] == 20
     print(f"{name}: cutlayer {reached:.4f}, logistic regression {auc:.4f} +- {error:.4f}")
     assert reached >= auc - 2 * error
     predictions = pl.read_csv(

@@ -260,6 +260,8 @@ class Findings(_Record):
     """Of :attr:`messages_before`, how many the run's folder holds for an audit."""
     messages_sent: int | None = Field(default=None, ge=0)
     """Gradient messages over all starts of the run, covered or not; null where nobody knows."""
+    messages_every: PositiveInt = 1
+    """Of the messages that this document covers, the attacks looked at one of every so many."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, populate_by_name=True

@@ -21,8 +21,9 @@ class ReleaseAudit:
     Its work is part of a reply's time. So where a message has no usable positive, or one class
     only, attacks with at most one hint run all the same, and what they reach is thrown away.
 
-    Of a training that was gone on with it sees the rest. What is read after so many epochs is then
-    not measured, since nobody knows what the epochs before would have added.
+    Of a training that was gone on with it sees the rest, and with ``every`` above 1 a part. What is
+    read after so many epochs is then not measured, since nobody knows what the other messages
+    would have added.
 
     Args:
         labels: training labels by record, 0 or 1, shape ``(records,)``.
@@ -44,7 +45,7 @@ class ReleaseAudit:
     ) -> None:
         check.at_least("every", every, 1)
         self._truth, self._attacks = Truth(labels), attacks
-        self._auditor = self._begun(AuditScope())
+        self._auditor = self._begun(whole=every == 1)
         self._has_seen = False
         self._generator, self._every = generator, every
 
@@ -53,7 +54,7 @@ class ReleaseAudit:
         if release.step % self._every:
             return
         if not self._has_seen and release.step:
-            self._auditor = self._begun(replace(AuditScope(), after=()))
+            self._auditor = self._begun(whole=False)
         self._has_seen = True
         hint: Hint | None = pick_hint(
             release.records, labels, clean_gradient, generator=self._generator
@@ -64,6 +65,7 @@ class ReleaseAudit:
         """What the attacks reached so far."""
         return self._auditor.result()
 
-    def _begun(self, scope: AuditScope) -> LeakAuditor:
-        """An auditor that has seen nothing yet."""
+    def _begun(self, *, whole: bool) -> LeakAuditor:
+        """An auditor that has seen nothing yet, and will see each message of each epoch or not."""
+        scope = AuditScope() if whole else replace(AuditScope(), after=())
         return LeakAuditor(self._truth, attacks=self._attacks, scope=scope, even_work=True)

@@ -19,7 +19,9 @@ def interval(row: FindingRow | KnowledgeBaseline | None) -> str:
 def over(releases: Releases, seen: Seen) -> str:
     """What the counts of releases are called in a sentence, to follow "from" or "over"."""
     since = "the whole training"
-    if seen.gaps:
+    if seen.every > 1:
+        since = f"one of every {seen.every:,} messages"
+    elif seen.gaps:
         since = "the recorded messages"
     elif seen.before:
         since = f"the training since message {seen.before + 1:,}"

@@ -94,6 +94,8 @@ class Seen:
     """First messages that they did not see, since an earlier start sent them."""
     gaps: bool = False
     """Whether later ones were not seen either, since nobody recorded them."""
+    every: int = 1
+    """Of the others they looked at one of every so many."""
 
 
 WHOLE = Seen()
@@ -102,7 +104,7 @@ WHOLE = Seen()
 
 def seen_by(findings: Findings) -> Seen:
     """Which messages the attacks of a document saw."""
-    return Seen(findings.messages_before, bool(findings.messages_missing))
+    return Seen(findings.messages_before, bool(findings.messages_missing), findings.messages_every)
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,9 @@ class Verdict:
 def release_names(seen: Seen) -> dict[Releases, str]:
     """What the counts of releases are called in a table."""
     every = "whole training"
-    if seen.gaps:
+    if seen.every > 1:
+        every = f"one of every {seen.every:,} messages"
+    elif seen.gaps:
         every = "recorded messages"
     elif seen.before:
         every = f"from message {seen.before + 1:,} on"
@@ -246,6 +248,13 @@ def not_measured(findings: Findings) -> list[str]:
         gaps.append(_not_covered(findings))
     if findings.messages_missing:
         gaps.append(_not_recorded(findings))
+    if findings.messages_every > 1:
+        gaps.append(
+            f"Most messages: the attacks looked at one of every {findings.messages_every:,} "
+            "(audit_every), so they joined fewer visits of a record than the peer has; with all of "
+            f"them they may read more. {_COUNTED} A run with the key record can be attacked as a "
+            "whole by `cutlayer audit`."
+        )
     if findings.first_layer != "measured":
         gaps.append(f"First layer: {findings.first_layer}")
     if findings.rows and not any(row.target == "canaries" for row in findings.rows):

@@ -376,6 +376,7 @@ def _findings(
         before=sent.begin,
         recorded=recorded_messages(configuration.run_folder, before=sent.begin),
         sent=sent.begin + sent.releases,
+        every=max(1, configuration.audit_every),
     )
     audit = TrainingAudit(audits[0].result(), ()) if audits else None
     return findings_of_attacked(

@@ -76,6 +76,8 @@ class Coverage:
     """Of those before, how many the run's folder holds."""
     sent: int | None = None
     """Over all starts; ``None`` where nobody knows."""
+    every: int = 1
+    """Of those that were seen, one of every so many was attacked."""
 
 
 @dataclass(frozen=True)
@@ -158,4 +160,5 @@ def findings_of_attacked(
         messages_missing=list(coverage.missing),
         messages_recorded=coverage.recorded,
         messages_sent=coverage.sent,
+        messages_every=coverage.every,
     )
