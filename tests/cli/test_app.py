@@ -176,6 +176,10 @@ def test_the_help_of_a_party_says_where_its_keys_are_explained(name, cutlayer):
         assert key in shown
 
 
+def test_the_help_of_a_sweep_says_where_its_keys_are_explained(cutlayer):
+    assert "docs/tradeoff.md" in " ".join(cutlayer("tradeoff", "--help").stdout.split())
+
+
 def test_a_mistyped_command_is_answered_with_the_near_ones(cutlayer):
     done = cutlayer("lable-party")
     assert done.returncode == 2

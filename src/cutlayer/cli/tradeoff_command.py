@@ -58,6 +58,7 @@ def tradeoff(
 
     A simulation in one process a run. An interrupted sweep is gone on with by the same command.
     Every key of CONFIG can be given as an option, as --epochs 5 or --seeds "[0, 1]".
+    docs/tradeoff.md explains all of them, with a configuration for a table of your own.
     """
     configuration = read_tradeoff(config, overrides_of(context))
     folder = out or Path("runs") / f"tradeoff-{config.stem}"
@@ -120,6 +121,7 @@ def _sweep(
                 pool=None if ray is None else partial(run_on_ray, address=ray),
             )
     except KeyboardInterrupt:
+        console.print()
         return False
     console.print()
     return True

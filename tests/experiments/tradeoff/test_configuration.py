@@ -1,5 +1,6 @@
 import json
 import math
+import re
 import tomllib
 from pathlib import Path
 
@@ -7,7 +8,12 @@ import pytest
 
 from cutlayer.cli import main
 from cutlayer.errors import ConfigurationError, DataError
-from cutlayer.experiments.tradeoff.configuration import checked, keep_configuration, read_tradeoff
+from cutlayer.experiments.tradeoff.configuration import (
+    TradeoffConfiguration,
+    checked,
+    keep_configuration,
+    read_tradeoff,
+)
 from cutlayer.experiments.tradeoff.grid import expanded, protection_of, specs_of
 from cutlayer.experiments.tradeoff.table_keys import TableKeys
 from cutlayer.runs.configuration import LabelConfiguration
@@ -23,6 +29,30 @@ def test_a_table_has_the_keys_of_a_party_configuration():
     for name, field in TableKeys.model_fields.items():
         theirs = LabelConfiguration.model_fields[name]
         assert name == "label" or field.default == theirs.default, name
+
+
+def test_the_page_lists_every_key_and_its_default():
+    page = (EXAMPLES.parents[1] / "docs" / "tradeoff.md").read_text()
+    listed = dict(re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| [^|]* \| ([^|]*) \|", page, re.MULTILINE))
+    shown = {key: value.strip(" `") for keys, value in listed.items() for key in names(keys)}
+    fields = TradeoffConfiguration.model_fields
+    assert set(shown) == set(fields)
+    for key, field in fields.items():
+        if field.is_required():
+            assert shown[key] == "**must be given**", key
+        else:
+            assert shown[key] == json.dumps(field.default).strip('"').replace("null", "–"), key
+
+
+def names(keys):
+    return re.findall(r"\w+", keys)
+
+
+def test_the_pages_example_is_a_sweep(tmp_path):
+    page = (EXAMPLES.parents[1] / "docs" / "tradeoff.md").read_text()
+    path = tmp_path / "bank.toml"
+    path.write_text(page.partition("```toml\n")[2].partition("```")[0])
+    assert len(read_tradeoff(path).runs) == 18  # as the page says
 
 
 def test_lists_make_one_protection_for_each_combination():

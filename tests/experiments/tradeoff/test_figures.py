@@ -1,3 +1,4 @@
+import html
 from dataclasses import replace
 
 import pytest
@@ -52,6 +53,9 @@ def test_every_figure_and_the_page_are_written(summary, done_sweep, tmp_path):
     text = page.read_text()
     assert text.count("<svg") == len(FIGURES)
     assert "marvell s=4" in text
+    assert all(drawing.note in html.unescape(text) for drawing in drawings_of(ends, folder))
+    assert "not measured" not in text  # claims.csv has those
+    assert text.index("Which protection") < text.index("Claims") < text.index("Figures")
     assert "http://" not in text.replace("http://www.w3.org", "")
     assert not list(folder.glob("*.partial"))
 
@@ -84,6 +88,48 @@ def test_published_points_stand_beside_ours_where_the_data_are_the_same(summary)
     expected = [p for p in published_points("criteo") if p.protection == "marvell" and p.cosine_p95]
     assert leaks == [point.cosine_p95 for point in expected]
     assert aucs == [point.test_auc for point in expected]
+
+
+def test_a_figure_says_how_to_read_it_where_it_stands_alone(summary, tmp_path):
+    drawing = utility_drawings(summary)[0]
+    assert "breast-cancer, means over 2 seeds" in drawing.note
+    assert "one release, median over batches" in drawing.note
+    assert "of two seeds are their range" in drawing.note
+    assert "intervals of the mean" not in drawing.note
+    assert "null floor" in drawing.note
+    assert "hollow" not in drawing.note
+    published = summary.configuration.model_copy(
+        update={"published": "criteo", "paper_protocol": True}
+    )
+    note = utility_drawings(replace(summary, configuration=published))[0].note
+    assert "95th percentile over batches" in note
+    assert "hollow points were published for criteo" in note
+    one = replace(summary, points=tuple(replace(p, results=p.results[:1]) for p in summary.points))
+    assert "means over 1 seed;" in utility_drawings(one)[0].note
+    assert "whiskers" not in utility_drawings(one)[0].note
+    for path in drawing.save(tmp_path):
+        assert path.stat().st_size > 0
+    svg = drawing.svg()
+    assert "null floor" not in svg  # the page has it beside the figure
+
+
+def test_the_share_of_a_class_is_the_height_of_its_histogram(summary, done_sweep):
+    drawings = {d.name: d for d in drawings_of(summary, done_sweep[1])}
+    figure = drawn(drawings["distributions-cut"])
+    assert {axes.get_ylabel() for axes in figure.axes[::2]} == {"share of class"}
+    assert "shares of a class" in drawings["distributions-cut"].note
+
+
+@pytest.mark.parametrize(("aucs", "warned"), [((0.5, 0.9), True), ((0.51, 0.9), False)])
+def test_a_network_that_learned_nothing_is_pointed_out(summary, aucs, warned):
+    bare, *others = summary.points
+    results = tuple(
+        result.model_copy(update={"test_auc": auc})
+        for result, auc in zip(bare.results, aucs, strict=True)
+    )
+    points = (replace(bare, results=results), *others)
+    warnings = warnings_of(replace(summary, points=points))
+    assert any("hardly learned" in warning for warning in warnings) == warned
 
 
 def drawn_panel(summary):

@@ -6,8 +6,10 @@ from dataclasses import replace
 from statistics import NormalDist
 
 import pytest
+from PIL import Image
 from scipy.stats import t as student
 
+from cutlayer.data.preparation import ImageOptions, prepare_images, raw_images
 from cutlayer.errors import DataError
 from cutlayer.experiments.tradeoff.choices import choices_of, cost_in_test_auc
 from cutlayer.experiments.tradeoff.claims import claims_of
@@ -180,6 +182,23 @@ def test_claims_say_what_was_measured_and_what_not(done_sweep):
     assert by_claim["isotropic with large noise"].verdict == "not measured"  # no images
     nothing = Summary(configuration, (), (), 0)
     assert {claim.verdict for claim in claims_of(nothing)} == {"not measured"}
+
+
+def test_isotropic_is_judged_on_images_however_they_are_given(done_sweep, tmp_path):
+    """Images that were prepared are images: their claim used to count as not measured."""
+    configuration, folder = done_sweep
+    for name in ("a", "b"):
+        for kind in ("benign", "malignant"):
+            own = tmp_path / "raw" / "train" / kind
+            own.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (8, 8), "red").save(own / f"{kind}{name}.jpg")
+    raw = raw_images(tmp_path / "raw")
+    prepare_images(raw, tmp_path / "isic", ImageOptions(size=8), lambda *_, **__: None)
+    prepared = configuration.model_copy(update={"data": None, "prepared": tmp_path / "isic"})
+    summary = replace(summarise(configuration, folder), configuration=prepared)
+    claim = next(c for c in claims_of(summary) if c.claim.startswith("isotropic"))
+    assert claim.verdict != "not measured"
+    assert "no images" not in claim.measured
 
 
 def test_a_failure_is_part_of_the_summary(done_sweep, tmp_path):

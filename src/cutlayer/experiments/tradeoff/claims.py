@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from cutlayer.audits.findings import Layer
+from cutlayer.experiments.tradeoff.records import on_images
 from cutlayer.experiments.tradeoff.summary import LAYERS, Point, Summary
 
 Verdict = Literal["reproduced", "not reproduced", "not measured"]
@@ -61,7 +62,7 @@ def _isotropic_keeps_direction(summary: Summary) -> Claim:
         return Claim(claim, "", "not measured")
     cosine = _leak(points[-1], "cosine", "cut", summary)
     shown = f"{points[-1].label}: cosine {cosine:.3f}"
-    if summary.configuration.images is None:
+    if not on_images(summary.configuration):
         return Claim(claim, f"{shown} (no images)", "not measured")
     return Claim(claim, shown, _verdict(cosine > 0.9))
 

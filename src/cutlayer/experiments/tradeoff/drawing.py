@@ -1,5 +1,6 @@
 """Drawings: one description of a figure, for the page as SVG and for papers as PDF and PNG."""
 
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ _PAPER_STYLE = {
 }
 _BAND_ON_PAPER = "#cccccc"
 _DOTS_PER_INCH = 150
+_LETTERS_PER_INCH = 16
+"""Of a note on paper, at its size."""
 
 Draw = Callable[[Figure, str], None]
 """Draws on an empty figure; the text is the colour of the band of chance."""
@@ -38,6 +41,8 @@ class Drawing:
     title: str
     description: str
     """What it shows, in words."""
+    note: str
+    """How to read it where it stands alone: the data, the seeds, what band and whiskers are."""
     width: float
     """Inches."""
     height: float
@@ -50,12 +55,16 @@ class Drawing:
         return canvas.svg(self.title, self.description)
 
     def save(self, folder: Path) -> list[Path]:
-        """Write PDF and PNG; old ones are replaced."""
+        """Write PDF and PNG, with title and note below; old ones are replaced."""
         paths = [folder / f"{self.name}.{kind}" for kind in ("pdf", "png")]
         with mpl.rc_context(_PAPER_STYLE):  # type: ignore[arg-type]
             figure = Figure(figsize=(self.width, self.height), layout="constrained")
             FigureCanvasAgg(figure)
             self.draw(figure, _BAND_ON_PAPER)
+            note = textwrap.fill(
+                f"{self.title}. {self.note}", round(self.width * _LETTERS_PER_INCH)
+            )
+            figure.supxlabel(note, x=0.01, ha="left", fontsize=7)
             for path in paths:
                 # A date would make two drawings of the same results differ.
                 fixed = {"CreationDate": None} if path.suffix == ".pdf" else {}

@@ -10,15 +10,26 @@ from cutlayer.experiments.tradeoff.choices import choices_of
 from cutlayer.experiments.tradeoff.claims import claims_of
 from cutlayer.experiments.tradeoff.clear_wide_logit import WARNING
 from cutlayer.experiments.tradeoff.drawing import Drawing
-from cutlayer.experiments.tradeoff.records import codes_of
+from cutlayer.experiments.tradeoff.records import on_images
 from cutlayer.experiments.tradeoff.run_figures import run_drawings
-from cutlayer.experiments.tradeoff.summary import MIN_SEEDS, WORST, Estimate, Summary
+from cutlayer.experiments.tradeoff.summary import (
+    MIN_SEEDS,
+    WORST,
+    Estimate,
+    Point,
+    Summary,
+    attack_names,
+)
 from cutlayer.experiments.tradeoff.tables import write_tables
-from cutlayer.experiments.tradeoff.utility_curves import STATISTIC_NAMES, utility_drawings
+from cutlayer.experiments.tradeoff.utility_curves import (
+    STATISTIC_NAMES,
+    seeds_in_words,
+    utility_drawings,
+)
+from cutlayer.protections import NoNoise
 from cutlayer.reports.wording import printable
 
 PAGE_FILE, FIGURES = "report.html", "figures"
-SHOWN_ATTACKS = (WORST, "norm", "cosine", "tail_energy", "first_component", "majority_count")
 
 PROTOCOL_WARNING = (
     "Measured as the paper's code does: the known positive's row stays in the leak AUC, the "
@@ -65,10 +76,7 @@ def warnings_of(summary: Summary) -> list[str]:
     configuration = summary.configuration
     if configuration.paper_protocol:
         warnings.append(PROTOCOL_WARNING)
-        images = configuration.images is not None or (
-            configuration.prepared is not None and not codes_of(configuration)
-        )
-        if configuration.model in ("wide_deep", "paper") and not images:
+        if configuration.model in ("wide_deep", "paper") and not on_images(configuration):
             warnings.append(WARNING)
     if configuration.audit_every > 1:
         warnings.append(
@@ -81,12 +89,24 @@ def warnings_of(summary: Summary) -> list[str]:
             f"With fewer than {MIN_SEEDS} seeds there is no interval of a mean: what stands beside "
             "it is the range of the values."
         )
+    if any(not _learned(point) for point in summary.of(NoNoise.name)):
+        warnings.append(
+            "Without protection the test AUC is not clearly above .5: the network has hardly "
+            "learned, so that costs, and claims about the test AUC, say nothing. Train longer, "
+            "with a higher learning_rate or more rows."
+        )
     if summary.failures:
         warnings.append(f"{len(summary.failures)} of {summary.runs} runs failed; see below.")
     left = summary.runs - summary.done - len(summary.failures)
     if left:
         warnings.append(f"{left} of {summary.runs} runs are not done yet.")
     return warnings
+
+
+def _learned(point: Point) -> bool:
+    """Whether a network orders test records better than chance, all intervals considered."""
+    auc = point.quality("test_auc")
+    return (auc.mean if auc.low is None else auc.low) > 0.5
 
 
 def render_page(summary: Summary, drawings: list[Drawing]) -> str:
@@ -110,7 +130,8 @@ def render_page(summary: Summary, drawings: list[Drawing]) -> str:
         warnings=warnings_of(summary),
         choices=choices_of(summary),
         claims=claims_of(summary),
-        attacks=SHOWN_ATTACKS,
+        attacks=[WORST, *(name for name in attack_names() if name != WORST)],
+        seeds=seeds_in_words(summary),
         statistics=(summary.headline, "all_releases"),
         statistic_names=STATISTIC_NAMES,
         drawings=drawings,
@@ -126,11 +147,13 @@ def estimate_text(estimate: Estimate | None) -> str:
     '0.750 ± 0.050'
     >>> estimate_text(Estimate(0.75, 0.7, 0.8, 2))
     '0.750 (0.700 to 0.800)'
+    >>> estimate_text(Estimate(-0.0001, None, None, 1))
+    '0.000'
     """
     if estimate is None:
         return "–"
     if estimate.low is None or estimate.high is None:
-        return f"{estimate.mean:.3f}"
+        return f"{estimate.mean:z.3f}"
     if not estimate.is_interval:
-        return f"{estimate.mean:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"
-    return f"{estimate.mean:.3f} ± {estimate.high - estimate.mean:.3f}"
+        return f"{estimate.mean:z.3f} ({estimate.low:z.3f} to {estimate.high:z.3f})"
+    return f"{estimate.mean:z.3f} ± {estimate.high - estimate.mean:.3f}"

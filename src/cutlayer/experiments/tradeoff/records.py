@@ -59,6 +59,17 @@ def _whole(configuration: TradeoffConfiguration) -> tuple[Records, Records]:
     )
 
 
+def on_images(configuration: TradeoffConfiguration) -> bool:
+    """Whether the non-label party holds images.
+
+    Raises:
+        DataError: the prepared folder is missing or damaged.
+    """
+    if configuration.prepared is not None:
+        return PreparedData(configuration.prepared).is_images
+    return configuration.images is not None
+
+
 def codes_of(configuration: TradeoffConfiguration) -> dict[str, tuple[int, ...]]:
     """How many codes each column of codes has, by party; empty unless tables were prepared.
 

@@ -43,7 +43,7 @@ def run_drawings(summary: Summary, folder: Path) -> list[Drawing]:
         return []
     return [
         _progress(summary, found, layers),
-        *(_distributions(found, layer) for layer in layers),
+        *(_distributions(summary, found, layer) for layer in layers),
     ]
 
 
@@ -82,8 +82,11 @@ def _progress(summary: Summary, found: Detailed, layers: Sequence[Layer]) -> Dra
         "progress",
         "Leak AUC over the steps",
         f"Norm and cosine attack on {len(found)} protections, first seed.",
+        f"{summary.configuration.title}: one run for each protection, the first seed that ended. "
+        "Each attacked batch is one release; where there are many, medians of neighbours. The grey "
+        "band is the null floor of one batch, below which 95 % of attackers who know nothing stay.",
         9.5,
-        0.6 + 2.6 * len(layers),
+        0.9 + 2.6 * len(layers),
         draw,
     )
 
@@ -110,7 +113,7 @@ def _draw_curve(axes: Axes, curve: StepCurve, point: Point, summary: Summary) ->
     )
 
 
-def _distributions(found: Detailed, layer: Layer) -> Drawing:
+def _distributions(summary: Summary, found: Detailed, layer: Layer) -> Drawing:
     """Norms and cosines of each class, a row for each protection."""
 
     def draw(figure: Figure, _: str) -> None:
@@ -119,6 +122,7 @@ def _distributions(found: Detailed, layer: Layer) -> Drawing:
             for axes, quantity in zip(axes_row, ("norm", "cosine"), strict=True):
                 _draw_histogram(axes, _histogram(details, quantity, layer))
                 axes.set_title(point.label, loc="left", fontsize=9)
+            axes_row[0].set_ylabel("share of class")
         grid[-1, 0].set_xlabel("norm / largest of the batch")
         grid[-1, 1].set_xlabel("cosine with a known positive")
         handles, labels = grid[0, 0].get_legend_handles_labels()
@@ -128,8 +132,10 @@ def _distributions(found: Detailed, layer: Layer) -> Drawing:
         f"distributions-{layer}",
         f"Gradient norms and cosines of each class at the {LAYER_NAMES[layer]}",
         "Shares of each class; negatives are filled, positives hatched.",
+        f"{summary.configuration.title}: one run for each protection, the first seed that ended. "
+        "Heights are shares of a class, over all attacked batches.",
         7.5,
-        0.5 + 1.5 * len(found),
+        0.8 + 1.5 * len(found),
         draw,
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -10,7 +11,14 @@ from matplotlib.figure import Figure
 from cutlayer.audits.findings import Layer
 from cutlayer.experiments.tradeoff.drawing import Drawing
 from cutlayer.experiments.tradeoff.published import PublishedPoint, published_points
-from cutlayer.experiments.tradeoff.summary import WORST, Estimate, Quality, Statistic, Summary
+from cutlayer.experiments.tradeoff.summary import (
+    MIN_SEEDS,
+    WORST,
+    Estimate,
+    Quality,
+    Statistic,
+    Summary,
+)
 from cutlayer.reports.svg import mark, quiet
 from cutlayer.reports.wording import LAYER_NAMES
 
@@ -27,7 +35,9 @@ STATISTIC_NAMES: dict[Statistic, str] = {
     "p95": "one release, 95th percentile",
     "all_releases": "whole training",
 }
-SUITE = ("tail_energy", "first_component", "majority_count", WORST)
+SUITE = (WORST, "tail_energy", "first_component", "majority_count")
+_LABEL_PLACES = ((4, 3), (4, -9), (-4, 3), (-4, -9))
+"""Where a strength stands beside its point, in points; another place for each protection."""
 
 
 @dataclass(frozen=True)
@@ -90,15 +100,16 @@ def _paper_curves(summary: Summary, layer: Layer) -> Drawing:
                 _draw_panel(axes, summary, attack, layer, summary.headline, quality, band)
                 if layer == "cut" and quality == "test_auc":
                     _draw_published(axes, summary, attack)
-        _legend(figure, summary, published=layer == "cut")
+        _legend(figure)
 
     where = LAYER_NAMES[layer]
     return Drawing(
         f"tradeoff-{layer}",
         f"Utility against norm and cosine leak at the {where}",
         _in_words(summary, layer),
+        _key_in_words(summary, one_release=True, published=layer == "cut"),
         8.0,
-        8.6,
+        9.0,
         draw,
     )
 
@@ -113,15 +124,16 @@ def _suite_curves(summary: Summary, layer: Layer) -> Drawing:
             for axes, attack in zip(axes_row, SUITE, strict=True):
                 _draw_panel(axes, summary, attack, layer, statistic, "test_auc", band)
                 axes.set_title(STATISTIC_NAMES[statistic], loc="left", fontsize=8)
-        _legend(figure, summary, published=False)
+        _legend(figure)
 
     where = LAYER_NAMES[layer]
     return Drawing(
         f"suite-{layer}",
         f"Test AUC against the attacks that the paper lacks, at the {where}",
-        "Leak of tail energy, first component, majority count and the worst of all attacks.",
+        "Leak of the worst of all attacks, tail energy, first component and majority count.",
+        _key_in_words(summary, one_release=False, published=False),
         11.0,
-        5.8,
+        6.2,
         draw,
     )
 
@@ -140,7 +152,7 @@ def _draw_panel(
     if floors:
         axes.axvspan(0.5, sum(floors) / len(floors), color=band, linewidth=0, zorder=0)
     drawn = series_of(summary, attack, layer, statistic, quality)
-    for series in drawn:
+    for series, place in zip(drawn, cycle(_LABEL_PLACES), strict=False):
         style = mark(mark_index(series.protection, summary.protections))
         leak, value = [e.mean for e in series.leak], [e.mean for e in series.quality]
         axes.errorbar(
@@ -157,10 +169,17 @@ def _draw_panel(
             label=series.protection,
         )
         for x, y, label in zip(leak, value, series.labels, strict=True):
-            short = label.partition("=")[2].partition(",")[0]
-            axes.annotate(short, (x, y), (3, 3), textcoords="offset points", fontsize=6.5)
+            axes.annotate(
+                label.partition("=")[2].partition(",")[0],
+                (x, y),
+                place,
+                textcoords="offset points",
+                ha="left" if place[0] > 0 else "right",
+                fontsize=6.5,
+                color=style.colour,
+            )
     _frame(axes, [e.mean for series in drawn for e in series.quality])
-    axes.set_xlabel(f"{attack} leak AUC")
+    axes.set_xlabel(f"leak AUC, {'worst attack' if attack == WORST else attack}")
     axes.set_ylabel(QUALITY_NAMES[quality])
     quiet(axes)
 
@@ -212,17 +231,44 @@ def _whiskers(estimates: Sequence[Estimate]) -> list[list[float]]:
     return [below, above]
 
 
-def _legend(figure: Figure, summary: Summary, *, published: bool) -> None:
+def _legend(figure: Figure) -> None:
     """One key for all panels, above them."""
     handles: dict[str, Artist] = {}
     for axes in figure.axes:
         drawn, labels = axes.get_legend_handles_labels()
         handles |= dict(zip(labels, drawn, strict=True))
-    if published and summary.configuration.published is not None:
-        figure.suptitle(f"hollow: published points on {summary.configuration.published}", size=8)
     figure.legend(
         list(handles.values()), list(handles), loc="outside upper center", ncols=5, frameon=False
     )
+
+
+def seeds_in_words(summary: Summary) -> str:
+    """How many seeds the points are means of."""
+    counts = sorted({len(point.results) for point in summary.points})
+    if counts == [1]:
+        return "1 seed"
+    return f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+
+
+def _key_in_words(summary: Summary, *, one_release: bool, published: bool) -> str:
+    """What points, whiskers, the band and hollow points are."""
+    seeds = [len(point.results) for point in summary.points]
+    parts = [f"{summary.configuration.title}, means over {seeds_in_words(summary)}"]
+    if one_release:
+        over = "95th percentile" if summary.headline == "p95" else "median"
+        parts.append(f"leak AUC of one release, {over} over batches")
+    if max(seeds) >= MIN_SEEDS:
+        parts.append("whiskers are 95 % intervals of the mean")
+    if 2 in seeds:
+        parts.append("whiskers of two seeds are their range")
+    parts.append("numbers beside points are strengths")
+    parts.append(
+        "the grey band is the null floor, below which 95 % of attackers who know nothing stay"
+    )
+    known = summary.configuration.published
+    if published and known is not None:
+        parts.append(f"hollow points were published for {known}, 95th percentiles over batches")
+    return "; ".join(parts) + "."
 
 
 def _in_words(summary: Summary, layer: Layer) -> str:
