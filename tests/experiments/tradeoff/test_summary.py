@@ -201,6 +201,57 @@ def test_isotropic_is_judged_on_images_however_they_are_given(done_sweep, tmp_pa
     assert "no images" not in claim.measured
 
 
+def claim_on(summary, words):
+    """The claim that holds these words."""
+    return next(claim for claim in claims_of(summary) if words in claim.claim)
+
+
+def test_a_target_is_not_taken_for_a_strength_s(done_sweep):
+    summary = summarise(*done_sweep)
+    points = [
+        replace(point, strength=point.strength.replace("s=", "max_sum_kl="))
+        for point in summary.points
+    ]
+    claim = claim_on(replace(summary, points=tuple(points)), "from .1 to 4")
+    assert claim.verdict == "not measured"
+
+
+def test_the_strengths_of_one_claim_have_the_same_statistics(done_sweep):
+    summary = summarise(*done_sweep)
+    weak, strong = (p for p in summary.points if p.protection == "marvell")
+    as_paper = [
+        replace(point, strength=f"{strength}, batch statistics")
+        for point, strength in ((strong, "s=0.1"), (weak, "s=4"))
+    ]
+    both = claim_on(replace(summary, points=(weak, strong, *as_paper)), "from .1 to 4")
+    leaks = [point.leak("cosine", "cut", "median").mean for point in (strong, weak)]
+    expected = f"s = .1: {leaks[0]:.3f}; s = 4: {leaks[1]:.3f} (batch statistics)"
+    assert both.measured == expected
+    mixed = claim_on(replace(summary, points=(weak, as_paper[1])), "from .1 to 4")
+    assert mixed.verdict == "not measured"
+
+
+def test_a_leak_that_was_not_measured_refutes_no_claim(done_sweep):
+    summary = summarise(*done_sweep)
+    points = []
+    for point in summary.points:  # no batch held a known positive
+        results = [
+            r.model_copy(update={"attacks": tuple(a for a in r.attacks if a.attack != "cosine")})
+            for r in point.results
+        ]
+        points.append(replace(point, results=tuple(results)))
+    verdicts = {claim.verdict for claim in claims_of(replace(summary, points=tuple(points)))}
+    assert verdicts == {"not measured"}
+
+
+def test_the_floor_of_one_attack_is_not_stated_for_the_worst_of_all(done_sweep, tmp_path):
+    write_tables(summarise(*done_sweep), tmp_path)
+    with (tmp_path / "summary.csv").open() as file:
+        rows = [r for r in csv.DictReader(file) if r["quantity"] == "leak_auc"]
+    assert {r["null_floor"] for r in rows if r["attack"] == WORST} == {""}
+    assert all(float(r["null_floor"]) > 0.5 for r in rows if r["attack"] == "norm")
+
+
 def test_a_failure_is_part_of_the_summary(done_sweep, tmp_path):
     configuration, _ = done_sweep
     run = configuration.runs[3]

@@ -1,5 +1,7 @@
 """The paper's claims, held against a sweep: reproduced, not reproduced, or not measured."""
 
+import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -15,6 +17,10 @@ Verdict = Literal["reproduced", "not reproduced", "not measured"]
 _SAME_AUC = 0.005
 """Test AUCs that differ by less are taken for equal, as seeds differ by about that much."""
 _NEAR_CURVE = 0.02
+_ENDS = (0.1, 4.0)
+"""Strengths between which the paper moves Marvell's direction leak."""
+_AS_PAPER = "batch statistics"
+_S = re.compile(r"s=([^,]+)(?:, (.*))?")
 
 
 @dataclass(frozen=True)
@@ -47,11 +53,12 @@ def _no_noise_leaks(summary: Summary) -> Claim:
     norms = [_leak(points[0], "norm", layer, summary) for layer in LAYERS]
     cosines = [_leak(points[0], "cosine", layer, summary) for layer in LAYERS]
     holds = all(n > 0.9 for n in norms) and all(c >= 0.995 for c in cosines)
+    verdict = _verdict(holds, *norms, *cosines)
     shown = (
         f"norm {norms[0]:.3f} (cut), {norms[1]:.3f} (first); "
         f"cosine {cosines[0]:.3f} (cut), {cosines[1]:.3f} (first)"
     )
-    return Claim(claim, shown, _verdict(holds))
+    return Claim(claim, shown, verdict)
 
 
 def _isotropic_keeps_direction(summary: Summary) -> Claim:
@@ -64,24 +71,31 @@ def _isotropic_keeps_direction(summary: Summary) -> Claim:
     shown = f"{points[-1].label}: cosine {cosine:.3f}"
     if not on_images(summary.configuration):
         return Claim(claim, f"{shown} (no images)", "not measured")
-    return Claim(claim, shown, _verdict(cosine > 0.9))
+    return Claim(claim, shown, _verdict(cosine > 0.9, cosine))
 
 
 def _marvell_moves_cosine(summary: Summary) -> Claim:
     """Direction over Marvell's strengths."""
     claim = "marvell: s from .1 to 4 moves cosine at the cut from about 1.0 to about .6 (± .05)"
-    ends = {p.value: p for p in summary.of("marvell") if p.value in (0.1, 4.0)}
-    if len(ends) < 2:
+    variants: dict[str, dict[float, Point]] = {}
+    for point in summary.of("marvell"):
+        # A target such as max_sum_kl=4 is another strength than s=4.
+        if found := _S.fullmatch(point.strength):
+            variants.setdefault(found[2] or "", {})[float(found[1])] = point
+    whole = [name for name, points in variants.items() if all(s in points for s in _ENDS)]
+    if not whole:
         return Claim(claim, "", "not measured")
-    weak, strong = (_leak(ends[s], "cosine", "cut", summary) for s in (0.1, 4.0))
+    variant = _AS_PAPER if _AS_PAPER in whole else whole[0]
+    weak, strong = (_leak(variants[variant][s], "cosine", "cut", summary) for s in _ENDS)
     holds = weak >= 0.95 and abs(strong - 0.6) <= 0.05
-    return Claim(claim, f"s = .1: {weak:.3f}; s = 4: {strong:.3f}", _verdict(holds))
+    shown = f"s = .1: {weak:.3f}; s = 4: {strong:.3f}" + (f" ({variant})" if variant else "")
+    return Claim(claim, shown, _verdict(holds, weak, strong))
 
 
 def _marvell_beats_isotropic(summary: Summary) -> Claim:
     """Who hides the direction better at the price of the other."""
     claim = "marvell: less cosine leak than isotropic at equal test AUC"
-    rivals, points = summary.of("isotropic"), summary.of("marvell")
+    rivals, points = _measured("isotropic", summary), _measured("marvell", summary)
     if not rivals or not points:
         return Claim(claim, "", "not measured")
     beaten = [rival for rival in rivals if any(_beats(p, rival, summary) for p in points)]
@@ -95,7 +109,7 @@ def _marvell_beats_isotropic(summary: Summary) -> Claim:
 def _max_norm_near_marvell(summary: Summary) -> Claim:
     """The point of max_norm against Marvell's curve."""
     claim = f"max_norm: one point near marvell's curve (test AUC within {_NEAR_CURVE})"
-    points, curve = summary.of("max_norm"), summary.of("marvell")
+    points, curve = _measured("max_norm", summary), _measured("marvell", summary)
     if not points or len(curve) < 2:
         return Claim(claim, "", "not measured")
     leaks, aucs = zip(
@@ -117,12 +131,20 @@ def _beats(point: Point, rival: Point, summary: Summary) -> bool:
     return auc >= other - _SAME_AUC and less
 
 
+def _measured(protection: str, summary: Summary) -> list[Point]:
+    """The points of a protection whose direction leak was measured, weakest first."""
+    points = summary.of(protection)
+    return [p for p in points if not math.isnan(_leak(p, "cosine", "cut", summary))]
+
+
 def _leak(point: Point, attack: str, layer: Layer, summary: Summary) -> float:
-    """The headline leak; NaN, which no comparison holds for, where it was not measured."""
+    """The headline leak; NaN where it was not measured."""
     found = point.leak(attack, layer, summary.headline)
-    return float("nan") if found is None else found.mean
+    return math.nan if found is None else found.mean
 
 
-def _verdict(holds: bool) -> Verdict:
-    """In words."""
+def _verdict(holds: bool, *leaks: float) -> Verdict:
+    """In words; a leak among them that was not measured decides nothing."""
+    if any(map(math.isnan, leaks)):
+        return "not measured"
     return "reproduced" if holds else "not reproduced"

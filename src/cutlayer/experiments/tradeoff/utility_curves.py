@@ -149,7 +149,7 @@ def _draw_panel(
 ) -> None:
     """One measure of quality against one attack."""
     floors = [f for p in summary.points if (f := p.floor(layer, statistic)) is not None]
-    if floors:
+    if floors and attack != WORST:  # the highest of many exceeds the floor of one by chance alone
         axes.axvspan(0.5, sum(floors) / len(floors), color=band, linewidth=0, zorder=0)
     drawn = series_of(summary, attack, layer, statistic, quality)
     for series, place in zip(drawn, cycle(_LABEL_PLACES), strict=False):
@@ -264,6 +264,7 @@ def _key_in_words(summary: Summary, *, one_release: bool, published: bool) -> st
     parts.append("numbers beside points are strengths")
     parts.append(
         "the grey band is the null floor, below which 95 % of attackers who know nothing stay"
+        + ("" if one_release else " (each by itself, so the worst of all has none)")
     )
     known = summary.configuration.published
     if published and known is not None:
