@@ -102,6 +102,16 @@ def test_isic(prepare, tmp_path):
     assert data.party_records(OTHER).features.shape == (30, 3, 84, 84)
 
 
+def test_labels_of_other_values_are_answered_with_the_option_that_names_the_positive(
+    prepare, tmp_path
+):
+    (tmp_path / "stays.csv").write_text("age,again\n1,<30\n2,NO\n3,>30\n4,<30\n")
+    with pytest.raises(DataError, match=r"--positive .* or allow more with --max-rejects"):
+        prepare("table", "stays.csv", "--label", "again")
+    again = ["--label", "again", "--positive", "<30", "--out", "stays"]
+    assert prepare("table", "stays.csv", *again).exit_code == 0
+
+
 def test_errors_reach_the_caller(prepare, tmp_path):
     with pytest.raises(DataError, match="there is none"):
         prepare("criteo", "absent.txt")

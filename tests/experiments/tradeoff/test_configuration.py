@@ -182,11 +182,16 @@ def test_the_examples_are_sweeps_of_several_protections_and_seeds(path):
     assert len(configuration.runs) >= 20
 
 
+def test_the_baseline_without_gradients_is_sent_elsewhere():
+    with pytest.raises(ConfigurationError, match=r"frozen sends no gradient.*Leave it out"):
+        checked({**GOOD, "protections": ["no_noise", "frozen"]})
+
+
 def test_a_folder_takes_a_larger_grid_but_no_other_settings(tmp_path):
     keep_configuration(checked(GOOD), tmp_path / "sweep")
     grown = {**GOOD, "protections": [*GOOD["protections"], "max_norm"], "seeds": [0], "workers": 2}
     keep_configuration(checked(grown), tmp_path / "sweep")
-    with pytest.raises(ConfigurationError, match="other settings"):
+    with pytest.raises(ConfigurationError, match=r"other settings: epochs is 5 there, 9 here\."):
         keep_configuration(checked({**GOOD, "epochs": 9}), tmp_path / "sweep")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").write_text("")

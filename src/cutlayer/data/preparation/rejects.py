@@ -80,8 +80,9 @@ class RejectTally:
         if self.rejected > self.max_share * self.rows:
             raise self.message.error(
                 f"at most {self.max_share:.3g} of the rows may be dirty, but {self.rejected:,} of "
-                f"{self.rows:,} are.{self._examples()} Check that this is the format you named, or "
-                "allow more with max_rejects."
+                f"{self.rows:,} are.{self._examples()} Check that this is the format you named (of "
+                "a table, that --positive names the label's positive value), or allow more with "
+                "--max-rejects."
             )
 
     def _examples(self) -> str:

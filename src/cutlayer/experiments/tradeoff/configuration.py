@@ -173,12 +173,12 @@ def require_same_sweep(configuration: TradeoffConfiguration, folder: Path) -> No
         raise ConfigurationError(f"--out: {folder} is no folder. Choose another name.")
     if (folder / CONFIGURATION_FILE).exists():
         kept, asked = read_kept(folder).fixed, configuration.fixed
-        differing = [key for key in asked if kept[key] != asked[key]]
+        pairs = [(key, kept[key], asked[key]) for key in asked]
+        differing = [_difference(*pair) for pair in pairs if pair[1] != pair[2]]
         if differing:
             raise ConfigurationError(
-                f"--out: {folder} holds a sweep with other settings: {', '.join(differing)} "
-                f"{'differs' if len(differing) == 1 else 'differ'}. Choose another folder; only "
-                f"{', '.join(sorted(_MAY_CHANGE))} may change."
+                f"--out: {folder} holds a sweep with other settings: {', '.join(differing)}. "
+                f"Choose another folder; only {', '.join(sorted(_MAY_CHANGE))} may change."
             )
     elif folder.exists() and any(not _is_ours(path) for path in folder.iterdir()):
         raise ConfigurationError(
@@ -215,6 +215,13 @@ def read_kept(folder: Path) -> TradeoffConfiguration:
             f"{path} is missing or damaged. Choose another folder, or remove {folder} and start "
             "the sweep anew."
         ) from error
+
+
+def _difference(key: str, kept: object, asked: object) -> str:
+    """A setting that differs, with both values; of a table only its name."""
+    if isinstance(kept, dict) or isinstance(asked, dict):
+        return f"{key} differs"
+    return f"{key} is {kept} there, {asked} here"
 
 
 def _is_ours(path: Path) -> bool:

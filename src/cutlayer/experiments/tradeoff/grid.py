@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cutlayer.errors import ConfigurationError
+from cutlayer.experiments.plan import FROZEN
 from cutlayer.protections import PROTECTIONS, Protection, parse_protection
 from cutlayer.protections.marvell import Marvell
 
@@ -73,8 +74,13 @@ def protection_of(spec: str, *, epochs: int, paper_protocol: bool) -> Protection
             otherwise.
 
     Raises:
-        ConfigurationError: the text is wrong.
+        ConfigurationError: the text is wrong, or names the baseline ``frozen``.
     """
+    if spec.partition(":")[0].strip() == FROZEN:
+        raise ConfigurationError(
+            f"protections: {FROZEN} sends no gradient, so a sweep has nothing to attack. Leave it "
+            f'out, and compare with a training of both parties under protection = "{FROZEN}".'
+        )
     verbatim = paper_protocol and spec.partition(":")[0].strip() == Marvell.name
     if verbatim and "statistics" not in spec:
         spec += ("," if ":" in spec else ":") + "statistics=batch"
