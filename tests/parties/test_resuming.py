@@ -124,6 +124,16 @@ def folders(tmp_path, pair):
             kept.close()
 
 
+def test_halves_name_the_step_that_they_have_come_to_also_after_fewer_epochs(folders):
+    """`predict` tells halves of different trainings by it."""
+    run = folders()
+    for epochs in (3, 2):
+        run.terms = replace(run.terms, epochs=epochs)
+        top, bottom = meet(*run.parties(NoNoise()))
+        batches = len(top.agreement.train) // run.terms.batch_size
+        assert top.step == bottom.step == 3 * batches
+
+
 @pytest.mark.parametrize(
     ("protection", "changes"),
     [

@@ -159,12 +159,12 @@ class LabelParty:
                 _keep(half, keep)
                 return half
             head = self._head(prepared.inputs)
-            self._train(session, head, prepared, opening.step)
+            step = self._train(session, head, prepared, opening.step)
             rows = prepared.agreement.held_out
             activation = self._receive_forward(session, Kind.QUERY, rows)
             logit = self._predict(head, activation, prepared.inputs.values[rows])
             try:
-                half = self._result(head, prepared, logit)
+                half = self._result(head, prepared, logit, step)
             except DataError:  # labels decide it, so the peer must not notice
                 self._take_leave(session)
                 raise
@@ -271,8 +271,8 @@ class LabelParty:
         self._prepared = Prepared(agreement, inputs, planted, labels)
         return self._prepared
 
-    def _train(self, session: Session, head: Head, prepared: Prepared, begin: int) -> None:
-        """The loop: activation in, perturbed gradient out, update."""
+    def _train(self, session: Session, head: Head, prepared: Prepared, begin: int) -> int:
+        """The loop: activation in, perturbed gradient out, update; the step that it has come to."""
         schedule = self._schedule(prepared)
         self._bind(prepared, schedule)  # before observers go on with what they kept
         if self._observers is None:
@@ -288,6 +288,7 @@ class LabelParty:
             if self._persistence is not None and settled:
                 self._keep_state(head, part.step + 1)
             self._tell(part.step + 1, len(schedule), len(part.positions))
+        return max(begin, len(schedule))  # an earlier start may have had more epochs
 
     def _bind(self, prepared: Prepared, schedule: BatchSchedule) -> None:
         """Hold this start to the terms, records and labels of what was answered before."""
@@ -434,7 +435,7 @@ class LabelParty:
         agreement = prepared.agreement
         return self._terms.schedule(len(agreement.train), agreement.order_seed, Role.LABEL)
 
-    def _result(self, head: Head, prepared: Prepared, logit: Tensor) -> TopHalf:
+    def _result(self, head: Head, prepared: Prepared, logit: Tensor, step: int = 0) -> TopHalf:
         """Evaluate on true labels and gather what the run leaves."""
         agreement, labels = prepared.agreement, prepared.labels
         split = len(agreement.validation)
@@ -445,7 +446,7 @@ class LabelParty:
         share = float(labels[agreement.train].double().mean())
         sent = self._sent
         return TopHalf(
-            head.halves, prepared.inputs, agreement, logit, validation, test, share, sent
+            head.halves, prepared.inputs, agreement, logit, validation, test, share, sent, step
         )
 
     def _tell(self, step: int, steps: int, rows: int) -> None:

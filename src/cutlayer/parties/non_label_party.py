@@ -46,6 +46,8 @@ class BottomHalf:
     inputs: Inputs
     """Its records as numbers, and the encoder that made them."""
     agreement: Agreement
+    step: int = 0
+    """Steps of the loop that it has learnt from, over all starts; 0 where there is none."""
 
 
 class NonLabelParty:
@@ -130,15 +132,16 @@ class NonLabelParty:
             inputs = self._encoded(agreement)
             if self._terms.mode == "one round":
                 train = inputs.values[agreement.train]
+                step = 0
                 bottom: nn.Module = frozen_projection(train, self._terms.cut_width)
                 everything = torch.arange(len(agreement.ids))
                 self._send_forward(session, Kind.FROZEN, bottom, inputs.values, everything)
             else:
                 bottom = self._make_bottom(inputs.shape).to(self._compute.device)
-                self._train(session, bottom, inputs.values, opening)
+                step = self._train(session, bottom, inputs.values, opening)
                 rows = agreement.held_out
                 self._send_forward(session, Kind.QUERY, bottom, inputs.values, rows)
-            half = BottomHalf(bottom, inputs, agreement)
+            half = BottomHalf(bottom, inputs, agreement, step)
             if keep is not None:
                 keep(half)
             session.send_fields(Kind.BYE)
@@ -209,8 +212,8 @@ class NonLabelParty:
             self._inputs = digest, encoded(self._records, agreement)
         return self._inputs[1]
 
-    def _train(self, session: Session, bottom: nn.Module, values: Tensor, opening: Opening) -> None:
-        """The loop: activation over, gradient back, update."""
+    def _train(self, session: Session, bottom: nn.Module, values: Tensor, opening: Opening) -> int:
+        """The loop: activation over, gradient back, update; the step that it has come to."""
         agreement = opening.agreement
         observers = self._observers(agreement, values) if self._observers else ()
         optimizer = self._make_optimizer(list(bottom.parameters()))
@@ -244,6 +247,7 @@ class NonLabelParty:
                     self._tell(flight.part, len(schedule))
             if self._persistence is not None and settled:
                 self._keep_state(bottom, optimizer, part.step + 1)
+        return max(opening.step, len(schedule))  # an earlier start may have had more epochs
 
     def _land(
         self, session: Session, flight: Flight, bottom: nn.Module, steps: Accumulator

@@ -38,6 +38,8 @@ class TopHalf:
     """Share of positives among the training records, by their true labels."""
     sent: "Sent"
     """What was sent for the first time since the party was started."""
+    step: int = 0
+    """Steps of the loop that the tops have learnt from, over all starts; 0 where there is none."""
 
 
 @dataclass

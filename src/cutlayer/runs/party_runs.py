@@ -128,8 +128,7 @@ def run_label_party(
         )
 
         def keep(half: TopHalf) -> None:
-            step = _steps_of(configuration, half.agreement)
-            save_half(folder, half.halves, half.inputs.encoder, step=step)
+            save_half(folder, half.halves, half.inputs.encoder, step=half.step)
             write_predictions(half.agreement, half.held_out_logit, folder / PREDICTIONS_FILE)
 
         endpoint = held.enter_context(endpoint_of(configuration, on_listening))
@@ -186,8 +185,7 @@ def run_non_label_party(
     )
 
     def keep(half: BottomHalf) -> None:
-        step = _steps_of(configuration, half.agreement)
-        save_half(folder, {"bottom": half.bottom}, half.inputs.encoder, step=step)
+        save_half(folder, {"bottom": half.bottom}, half.inputs.encoder, step=half.step)
 
     try:
         with endpoint_of(configuration) as endpoint:
@@ -333,14 +331,6 @@ def _require_not_stopped(folder: Path) -> None:
             f"label party: {path} says that stop_above has ended this run, so nothing more of it "
             f"is sent. Begin a run of another name at both parties. It says: {stop}"
         )
-
-
-def _steps_of(configuration: PartyConfiguration, agreement: Agreement) -> int:
-    """Steps of the whole training; 0 for a bottom that learns from none."""
-    terms = configuration.terms()
-    if terms.mode != "loop":
-        return 0
-    return len(terms.schedule(len(agreement.train), agreement.order_seed, configuration.role))
 
 
 def _private(folder: Path) -> None:
