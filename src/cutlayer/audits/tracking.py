@@ -52,13 +52,19 @@ class MlflowTracker:
         address: of the tracking server, or ``file:FOLDER``.
 
     Raises:
-        ConfigurationError: MLflow is not installed.
+        ConfigurationError: MLflow is not installed, or begins no run there.
     """
 
     def __init__(self, address: str) -> None:
         self._mlflow = _imported("mlflow", "mlflow")
-        self._mlflow.set_tracking_uri(address)
-        self._mlflow.start_run(run_name="cutlayer live audit")
+        try:
+            self._mlflow.set_tracking_uri(address)
+            self._mlflow.start_run(run_name="cutlayer live audit")
+        except Exception as error:  # whatever a foreign package raises
+            raise ConfigurationError(
+                f"track: MLflow begins no run at {address} ({type(error).__name__}: {error}). "
+                "Start the server, mend the address, or leave track out."
+            ) from error
 
     def log(self, name: str, value: float, step: int) -> None:
         """Keep one number."""
@@ -94,14 +100,41 @@ def open_tracker(text: str) -> Tracker:
     return TRACKERS[kind](where)
 
 
-def tracked(tracker: Tracker) -> Callable[[LiveReading], None]:
-    """A listener that logs each reading."""
+class Tracking:
+    """A listener that logs each reading.
 
-    def listen(reading: LiveReading) -> None:
-        tracker.log(BATCH, reading.leak_auc, reading.step)
-        tracker.log(MEDIAN, reading.median, reading.step)
+    A tracker that fails, as a server that is gone, is told of once; the training goes on without.
 
-    return listen
+    Args:
+        tracker: where the readings go.
+        tell: what to do with a sentence for the user.
+    """
+
+    def __init__(self, tracker: Tracker, tell: Callable[[str], None]) -> None:
+        self._tracker: Tracker | None = tracker
+        self._tell = tell
+
+    def __call__(self, reading: LiveReading) -> None:
+        """Log one reading."""
+        self._attempt(lambda tracker: tracker.log(BATCH, reading.leak_auc, reading.step))
+        self._attempt(lambda tracker: tracker.log(MEDIAN, reading.median, reading.step))
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._attempt(lambda tracker: tracker.close())
+
+    def _attempt(self, act: Callable[[Tracker], None]) -> None:
+        """Do something with the tracker, unless it has failed before."""
+        if self._tracker is None:
+            return
+        try:
+            act(self._tracker)
+        except Exception as error:  # noqa: BLE001  whatever a foreign package raises
+            self._tracker = None
+            self._tell(
+                f"label party: track: the tracker has failed and gets no more numbers; the "
+                f"training goes on ({type(error).__name__}: {error})."
+            )
 
 
 def _imported(module: str, package: str) -> Any:

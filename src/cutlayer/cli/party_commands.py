@@ -13,7 +13,7 @@ from cutlayer.audits import LiveLeak
 from cutlayer.audits.findings import read_findings, write_findings
 from cutlayer.audits.live_alarm import LiveAlarm
 from cutlayer.audits.live_leak import Listener, live_attacks
-from cutlayer.audits.tracking import open_tracker, tracked
+from cutlayer.audits.tracking import Tracking, open_tracker
 from cutlayer.cli.complaint import INTERRUPTED
 from cutlayer.cli.screen import screen
 from cutlayer.cli.training_progress import TrainingProgress
@@ -180,9 +180,12 @@ def _live_progress(
     ]
     with ExitStack() as stack:
         if configuration.track is not None:
-            tracker = open_tracker(configuration.track)
-            stack.callback(tracker.close)
-            listeners.insert(0, tracked(tracker))
+            tracking = Tracking(
+                open_tracker(configuration.track),
+                lambda sentence: console.print(sentence, style="bold yellow", soft_wrap=True),
+            )
+            stack.callback(tracking.close)
+            listeners.insert(0, tracking)
         live = LiveLeak(
             live_attacks(),
             generator=torch.Generator(),
