@@ -102,16 +102,17 @@ def _sweep(
     done = len(configuration.runs) - len(left)
     if done:
         console.print(f"{done} of {len(configuration.runs)} runs have ended before.")
-    if left:
-        projection = projected(configuration, left)
-        console.print(
-            "The few steps of a pilot cannot be run, so nothing is projected."
-            if projection is None
-            else projection.sentence(configuration.workers),
-            soft_wrap=True,
-        )
     board = Board(configuration, folder)
     try:
+        if left:
+            with console.status("timing a few steps of a run"):
+                projection = projected(configuration, left)
+            console.print(
+                "The few steps of a pilot cannot be run, so nothing is projected."
+                if projection is None
+                else projection.sentence(configuration.workers),
+                soft_wrap=True,
+            )
         with Live(board.table(), console=console, auto_refresh=False) as live:
             run_sweep(
                 configuration,

@@ -242,3 +242,20 @@ def test_a_report_is_of_this_sweep_or_none(tmp_path, monkeypatch, capsys, out, p
     said = capsys.readouterr().err
     assert part in said
     assert said.count("\n") == 1
+
+
+def test_an_interrupt_while_the_first_steps_are_timed_is_told_as_any_other(
+    tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "c.toml").write_text('data = "breast-cancer"\nprotections = ["no_noise"]\n')
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cutlayer.cli.tradeoff_command.projected", interrupted)
+    command = ["cutlayer", "tradeoff", str(tmp_path / "c.toml"), "--out", str(tmp_path / "out")]
+    monkeypatch.setattr("sys.argv", command)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert "The same command goes on." in capsys.readouterr().out
