@@ -222,3 +222,14 @@ def test_a_projection_multiplies_what_a_step_takes():
     seconds = 4 * (21 * projection.step_seconds + 11 * projection.audit_seconds)
     assert projection.core_hours == pytest.approx(seconds / 3600)
     assert "core-hours" in projection.sentence(2)
+
+
+def test_a_network_beyond_memory_gives_no_projection_and_a_failed_run(tmp_path):
+    configuration = checked(
+        {"data": "breast-cancer", "protections": ["no_noise"], "seeds": [0]}
+        | {"epochs": 1, "batch_size": 64, "cut_width": 10**14}  # petabytes of weights
+    )
+    [run] = configuration.runs
+    assert projected(configuration, [run]) is None
+    run_and_keep(configuration, run, run_folder(tmp_path, run))
+    assert state_of(tmp_path, run) == "failed"

@@ -5,7 +5,6 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from cutlayer.errors import CutlayerError
 from cutlayer.experiments.tradeoff.configuration import TradeoffConfiguration
 from cutlayer.experiments.tradeoff.grid import Run
 from cutlayer.experiments.tradeoff.records import records_of
@@ -46,7 +45,8 @@ def projected(configuration: TradeoffConfiguration, runs: list[Run]) -> Projecti
         runs: that are left.
 
     Returns:
-        The projection; ``None`` where so few steps cannot be run, as when they hold one class.
+        The projection; ``None`` where so few steps cannot be run, as when they hold one class, or
+        memory does not suffice for the network.
 
     Raises:
         DataError: a file cannot be read.
@@ -67,8 +67,8 @@ def projected(configuration: TradeoffConfiguration, runs: list[Run]) -> Projecti
         try:
             for attempt in ("warm-up", "timed"):  # the first steps of a process are slower
                 pilot = do_run(small, runs[0], Path(folder) / attempt)
-        except (CutlayerError, ValueError):
-            return None  # the runs themselves will say what is wrong
+        except Exception:  # noqa: BLE001  (whatever it is, the runs meet it too, and keep it)
+            return None
     step = pilot.training_seconds / max(1, pilot.steps)
     audit = pilot.audit_seconds / max(1, pilot.audited_batches)
     audited = math.ceil(steps / configuration.audit_every)
