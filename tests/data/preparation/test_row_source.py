@@ -140,6 +140,13 @@ def test_a_quote_that_never_closes_is_an_error(tmp_path):
         list(source(path, quote='"').blocks(Position()))
 
 
+def test_a_line_without_end_is_not_blamed_on_a_quote_where_there_are_none(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"1,2,3\n" + b"4" * 700 + b",5,6\n")
+    with pytest.raises(DataError, match=r"at byte 6 reaches over .* Look there for lost line ends"):
+        list(source(path).blocks(Position()))
+
+
 def test_parquet_is_read_as_texts_from_any_row(tmp_path):
     path = tmp_path / "rows.parquet"
     frame = pl.DataFrame({"n": [1.0, 2.5, None], "raw": [b"x", b"y", b"z"], "t": ["a", None, "c"]})

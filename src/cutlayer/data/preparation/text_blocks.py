@@ -77,9 +77,10 @@ def text_blocks(
                 if last:
                     return
                 if len(rest) > _MAX_RECORD_BLOCKS * block_bytes:
+                    lost = "a quote that is not closed" if quote else "lost line ends"
                     raise message.error(
                         f"a record must end, but the one at byte {end:,} reaches over "
-                        f"{len(rest):,} bytes. Look there for a quote that is not closed."
+                        f"{len(rest):,} bytes. Look there for {lost}."
                     )
     except GZIP_ERRORS as error:
         raise broken_gzip(error, message) from error
