@@ -11,6 +11,7 @@ from cutlayer.data import DATASETS
 from cutlayer.durable import whole_file
 from cutlayer.errors import ConfigurationError, CutlayerError, DataError
 from cutlayer.parties import Terms
+from cutlayer.parties.terms import MOST_EPOCHS
 from cutlayer.protections import PROTECTIONS, NoNoise, Protection, parse_protection
 from cutlayer.rng import derived_seed
 
@@ -69,7 +70,7 @@ class Plan(BaseModel):
     baselines: tuple[str, ...] = BASELINES
     splits: int = Field(default=5, ge=1)
     folds: int = Field(default=5, ge=2)
-    epochs: int = Field(default=20, ge=1)
+    epochs: int = Field(default=20, ge=1, le=MOST_EPOCHS)
     batch_size: int = Field(default=512, ge=2)
     cut_width: int = Field(default=32, ge=1, le=1 << 20)
     hidden_width: int = Field(default=32, ge=1)

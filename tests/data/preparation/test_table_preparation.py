@@ -662,6 +662,7 @@ def test_missing_files_and_wrong_options(tmp_path):
         {"seed": -1},
         {"folds": 1},
         {"folds": 3, "test_fold": 3},
+        {"test_fold": 1},
     ):
         with pytest.raises(ConfigurationError):
             SplitOptions(**options)

@@ -100,6 +100,8 @@ def test_the_paper_takes_marvells_statistics_from_the_batch():
         ({"seeds": [1, 1]}, "twice"),
         ({"seeds": []}, "seeds"),
         ({"epochs": 0}, "epochs"),
+        ({"epochs": 10**20}, "epochs"),
+        ({"cut_width": 10**10}, "cut_width"),
         ({"rows": 1.5}, "share"),
         ({"rows": 0}, "rows"),
         ({"model": "cnn"}, "cnn is for images"),

@@ -53,6 +53,10 @@ class SplitOptions:
                 f"{self.validation} and {self.test}."
             )
         if self.folds is None:
+            if self.test_fold:
+                raise ConfigurationError(
+                    f"test_fold is {self.test_fold}, but there are no folds. Set folds too."
+                )
             return
         if self.folds < 2:
             raise ConfigurationError(f"folds must be at least 2, got {self.folds}.")

@@ -17,6 +17,7 @@ from cutlayer.durable import LOCK_FILE, PARTIAL, whole_file
 from cutlayer.errors import ConfigurationError, CutlayerError, DataError
 from cutlayer.experiments.tradeoff.grid import Run, protection_of, specs_of
 from cutlayer.experiments.tradeoff.table_keys import TableKeys
+from cutlayer.parties.terms import MOST_EPOCHS
 from cutlayer.protections import Protection
 
 CONFIGURATION_FILE, SOURCES_FILE = "configuration.json", "sources.json"
@@ -55,14 +56,14 @@ class TradeoffConfiguration(BaseModel):
 
     model: Literal["mlp", "wide_deep", "cnn", "paper"] = "mlp"
     """``paper``: the sizes of Li et al.; a CNN for images, else Wide & Deep."""
-    cut_width: int = Field(default=32, ge=2)
+    cut_width: int = Field(default=32, ge=2, le=1 << 20)
     """Without meaning for a CNN, whose blocks decide it."""
     hidden: tuple[Count, ...] = (64,)
     """Hidden layers of each half; of a CNN, after its last block."""
     channels: Count = 16
     blocks: tuple[Count, Count] = (3, 1)
     """Convolution blocks of the two halves of a CNN."""
-    epochs: Count = 5
+    epochs: int = Field(default=5, ge=1, le=MOST_EPOCHS, strict=True)
     batch_size: int = Field(default=512, ge=2, strict=True)
     learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
     weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
