@@ -227,7 +227,7 @@ def test_a_projection_multiplies_what_a_step_takes():
 def test_a_network_beyond_memory_gives_no_projection_and_a_failed_run(tmp_path):
     configuration = checked(
         {"data": "breast-cancer", "protections": ["no_noise"], "seeds": [0]}
-        | {"epochs": 1, "batch_size": 64, "cut_width": 10**14}  # petabytes of weights
+        | {"epochs": 1, "batch_size": 64, "hidden": [10**14]}  # petabytes of weights
     )
     [run] = configuration.runs
     assert projected(configuration, [run]) is None
