@@ -40,3 +40,15 @@ def test_the_last_failure_is_told_once():
     with pytest.raises(DeadlineError) as caught:
         Attempts(fail).until_met(Clock(0.3, "the peer"))
     assert str(caught.value).count("The last attempt failed: Nobody listens.") == 1
+
+
+def test_an_attempt_that_the_deadline_cuts_short_hides_no_reason():
+    tried = []
+
+    def fail(seconds: float) -> None:
+        tried.append(seconds)
+        raise ConnectionLostError("Nobody listens." if len(tried) == 1 else "No answer in 0.0 s.")
+
+    with pytest.raises(DeadlineError, match="failed: Nobody listens"):
+        Attempts(fail).until_met(Clock(0.6, "the peer"))
+    assert len(tried) > 1

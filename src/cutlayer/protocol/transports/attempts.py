@@ -12,6 +12,8 @@ HANDSHAKE_SECONDS = 5.0
 """Until a connection must have authenticated itself, at both sides."""
 _REFUSALS = 5
 """One refusal may be an attacker's doing; so many in a row are a mistake of an operator."""
+_TELLING_SECONDS = 1.0
+"""An attempt that the deadline left less for says less than the one before it."""
 
 Met = TypeVar("Met")
 
@@ -57,7 +59,9 @@ class Attempts(Generic[Met]):
                 if refusals == _REFUSALS:
                     raise
             except ConnectionLostError as error:
-                refusals, failure = 0, str(error)
+                refusals = 0
+                if not failure or seconds >= _TELLING_SECONDS:
+                    failure = str(error)
             else:
                 self._met_at, self._pause = time.monotonic(), self._pause or 0.0
                 return met
