@@ -14,7 +14,7 @@ MIB_AN_HOUR = 1.0
 ONCE_MIB = 0.5
 """A short soak may meet an allocator that takes some pages once: no slope can be read from it."""
 SPARE_THREADS = {"tls": 0, "grpc": 2}
-"""What a transport's own pool may add for a while; gRPC's takes a thread more when it is behind."""
+"""What a transport's own pool may add; in half an hour over gRPC it was one at each party."""
 
 MOMENTS = 20
 """Looks, half a second apart; a checkpoint that is being written has a file open in a few."""
