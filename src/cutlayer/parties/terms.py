@@ -19,6 +19,7 @@ a trained bottom go over once, for records to predict. ``alignment``: nothing is
 parties find their shared records by private matching."""
 
 MOST_EPOCHS = 1_000_000
+"""More is a slip of the pen, and would be planned for before the first step."""
 
 AlignmentForm = Literal["digests", "private", "given"]
 """``digests``: the handshake matches keyed digests of the ids. ``private``: a session before found

@@ -41,7 +41,8 @@ class Attempts(Generic[Met]):
             clock: when to give up.
 
         Raises:
-            DeadlineError: nobody was met in time; the message tells why the last attempt failed.
+            DeadlineError: nobody was met in time; the message tells why the last attempt failed
+                that had time to fail for a reason.
             PeerRefusedError: five attempts in a row ended with a refusal.
             ProtocolError: five attempts in a row met someone who speaks something else.
         """
