@@ -2,6 +2,9 @@
 
 import ast
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,3 +103,20 @@ def test_no_module_touches_the_global_generator():
                 assert name not in seeds, path
                 drawn = re.match(r"(?:np|numpy)\.random\.(\w+)", name)
                 assert drawn is None or drawn[1] in SEEDED_NUMPY, (path, name)
+
+
+def test_ruff_sees_every_file_of_the_project():
+    """An exclusion in pyproject.toml once hid two folders named `runs` from the linter."""
+    root = Path(__file__).parents[1]
+    if shutil.which("git") is None or not (root / ".git").exists():
+        pytest.skip("needs a git checkout, to know which files belong to the project")
+    ruff = Path(sys.executable).parent / "ruff"
+
+    def lines(*command: object) -> set[str]:
+        done = subprocess.run([*map(str, command)], cwd=root, capture_output=True, check=True)
+        return set(done.stdout.decode().splitlines())
+
+    tracked = lines("git", "ls-files", "*.py")
+    seen = {Path(one).relative_to(root).as_posix() for one in lines(ruff, "check", "--show-files")}
+    assert tracked
+    assert not tracked - seen

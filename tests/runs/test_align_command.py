@@ -31,7 +31,7 @@ def test_align_then_train_then_predict(private):
     done = private.run(command="align")
     assert_ended_well(done)
     expected = [f"{i:05d}" for i in range(50, 350)]
-    for party, here, there in (("label", 50, 50), ("other", 50, 50)):
+    for party, here, _there in (("label", 50, 50), ("other", 50, 50)):
         assert shared_ids(private, party) == expected
         out = " ".join(done[party][1].split())
         assert "300 records are shared" in out

@@ -56,7 +56,7 @@ def test_another_place_for_the_shared_ids(tmp_path):
 
 
 def test_without_an_alignment_the_error_says_what_to_run(tmp_path):
-    with pytest.raises(DataError, match="^label party: .*`cutlayer align CONFIG` at both parties"):
+    with pytest.raises(DataError, match=r"^label party: .*`cutlayer align CONFIG` at both parties"):
         aligned_records(configured(tmp_path, alignment="private"), table())
 
 

@@ -49,7 +49,7 @@ def test_every_encoding_that_is_read_can_be_named(write, tmp_path, encoding):
 
 
 def test_an_encoding_that_is_not_read_is_answered_with_those_that_are(write):
-    with pytest.raises(ConfigurationError, match="encoding: .*'latin-1' or 'windows-1252'"):
+    with pytest.raises(ConfigurationError, match=r"encoding: .*'latin-1' or 'windows-1252'"):
         read(write(SHORTEST), encoding="utf-16")
 
 
@@ -151,7 +151,7 @@ def test_without_a_protection_nothing_starts(write):
 
 
 def test_a_wrong_key_of_the_file_is_not_blamed_on_the_command_line(write):
-    with pytest.raises(ConfigurationError, match="label.toml: unknown key 'epoch'") as caught:
+    with pytest.raises(ConfigurationError, match=r"label\.toml: unknown key 'epoch'") as caught:
         read(write(SHORTEST + "epoch = 5\n"), epochs="3")
     assert "--" not in str(caught.value)
 
@@ -225,7 +225,7 @@ def test_wrong_models_are_explained(write, model, told):
 def test_metrics_stay_on_this_machine_unless_that_is_asked_for(write):
     path = write(SHORTEST)
     assert read(path, metrics="127.0.0.1:9400").metrics == "127.0.0.1:9400"
-    with pytest.raises(ConfigurationError, match="metrics: 0.0.0.0:9400 can be reached"):
+    with pytest.raises(ConfigurationError, match=r"metrics: 0\.0\.0\.0:9400 can be reached"):
         read(path, metrics="0.0.0.0:9400")
     assert read(path, metrics="0.0.0.0:9400", metrics_open="true").metrics_open
     with pytest.raises(ConfigurationError, match="HOST:PORT"):

@@ -89,7 +89,7 @@ def configurations(tmp_path):
     return write
 
 
-class Cut(Exception):
+class CutError(Exception):
     """Ends a party in the middle of its training, as a crash does."""
 
 
@@ -101,7 +101,7 @@ class _CutAfter:
 
     def on_progress(self, step, steps, rows):
         if step == self._steps:
-            raise Cut
+            raise CutError
 
 
 def start(paths, *, recording=True, cut_after=None, **changes):
@@ -148,7 +148,7 @@ def start(paths, *, recording=True, cut_after=None, **changes):
     with ThreadPoolExecutor(1) as thread:
         playing = thread.submit(play)
         try:
-            with suppress(Cut):
+            with suppress(CutError):
                 top.run(here)
         finally:
             here.close()
@@ -177,9 +177,7 @@ def follow(done, total):
 def test_a_recorded_run_is_audited(configurations):
     folder = record(*configurations(protection='"residual:sigma=30"'))
     assert is_recorded_run(folder)
-    findings = findings_of_recorded_run(
-        folder, attacks=NAMED, scope=SCOPE, on_progress=follow
-    )
+    findings = findings_of_recorded_run(folder, attacks=NAMED, scope=SCOPE, on_progress=follow)
     assert {applied.stage for applied in findings.applied} == {"residual"}
     assert (findings.messages_before, findings.messages_missing) == (0, [])
     kinds = {(r.attack, r.hints, r.releases, r.epochs) for r in findings.rows}
@@ -265,9 +263,11 @@ def test_what_was_sent_before_the_record_is_told_by_the_folder(configurations):
 def test_a_run_that_is_going_on_is_not_audited(configurations):
     """The audit's findings of a part once replaced those that the run wrote at its end."""
     folder = record(*configurations())
-    with only_process(folder, "label party: folder"):
-        with pytest.raises(ConfigurationError, match="audit: another process is working on"):
-            audited(folder)
+    with (
+        only_process(folder, "label party: folder"),
+        pytest.raises(ConfigurationError, match="audit: another process is working on"),
+    ):
+        audited(folder)
     assert audited(folder).rows
 
 
@@ -383,7 +383,7 @@ def test_a_run_that_may_stop_on_its_audit_promises_nothing(configurations):
 def test_a_recording_without_context_or_messages_is_named(configurations):
     folder = record(*configurations())
     (folder / "messages" / "recording.json").write_text("{}")
-    with pytest.raises(DataError, match="recording.json is missing or damaged"):
+    with pytest.raises(DataError, match=r"recording\.json is missing or damaged"):
         findings_of_recorded_run(folder, attacks=NAMED, scope=SCOPE, on_progress=follow)
 
 
@@ -428,7 +428,9 @@ def test_a_canary_run_takes_the_records_that_were_aligned_in_private(configurati
     for path in paths:
         write_aligned_ids(path.parent / "run" / "aligned_ids.parquet", TextSequence(sorted(shared)))
     table = paths[1].parent / "table.csv"
-    table.write_text("\n".join(table.read_text().split("\n")[:1] + table.read_text().split("\n")[51:]))
+    table.write_text(
+        "\n".join(table.read_text().split("\n")[:1] + table.read_text().split("\n")[51:])
+    )
     findings = coins(paths, tmp_path / "coins")
     assert findings.train_records + findings.test_records in range(200, 301)
     assert findings.rows

@@ -285,7 +285,8 @@ def test_a_second_start_of_a_party_leaves_the_first_one_alone(pair):
     assert "non-label party: folder: another process is working on" in err
     label = pair.start("label")
     for process in (label, first):
-        assert process.communicate(timeout=120) and process.returncode == 0
+        assert process.communicate(timeout=120)
+        assert process.returncode == 0
 
 
 @pytest.mark.parametrize("command", ["non-label-party", "predict", "align"])
@@ -299,10 +300,12 @@ def test_a_second_command_of_a_party_leaves_its_training_alone(pair, command):
     _, err = second.communicate(timeout=60)
     assert second.returncode == 2
     assert "another process is working on" in err
-    assert label.poll() is None and other.poll() is None
+    assert label.poll() is None
+    assert other.poll() is None
     label.interrupt()
     for process in (label, other):
-        assert process.communicate(timeout=60) and process.returncode == 130
+        assert process.communicate(timeout=60)
+        assert process.returncode == 130
 
 
 def test_ctrl_c_says_what_was_kept(pair):
@@ -509,7 +512,9 @@ def test_init_pair_then_two_commands_over_tls(pair, transport):
     assert bounds
     assert bounds == pytest.approx([0.7] * len(bounds))
     for _, out, _ in done.values():
-        assert f"Connected by {'gRPC over TLS' if transport == 'grpc' else 'TLSv1.3 TLS_AES'}" in out
+        assert (
+            f"Connected by {'gRPC over TLS' if transport == 'grpc' else 'TLSv1.3 TLS_AES'}" in out
+        )
 
 
 def test_a_run_of_two_commands_is_recorded_and_attacked_afterwards(pair):

@@ -54,7 +54,7 @@ class _Progress:
     def __init__(self, on_progress: Callable[[int, int], None]) -> None:
         self._on_progress = on_progress
 
-    def on_progress(self, step: int, steps: int, rows: int) -> None:
+    def on_progress(self, step: int, steps: int, rows: int) -> None:  # noqa: ARG002
         """One step is done; the audit will take as many again."""
         self._on_progress(step, 2 * steps)
 

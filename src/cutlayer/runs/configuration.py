@@ -38,7 +38,6 @@ FROZEN = "frozen"
 ALIGNED_IDS_FILE = "aligned_ids.parquet"
 
 
-
 def _no_path(name: str) -> str:
     """Refuse the names that every folder has for itself and for the one around it."""
     if name in (".", ".."):

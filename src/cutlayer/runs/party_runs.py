@@ -9,7 +9,7 @@ import polars as pl
 import torch
 from torch import Tensor, nn
 
-from cutlayer.audits import ReleaseAudit, ReleaseRecorder
+from cutlayer.audits import ReleaseAudit
 from cutlayer.audits.findings import Findings
 from cutlayer.audits.training_audit import TrainingAudit
 from cutlayer.data import TableReading

@@ -166,7 +166,9 @@ def _promise(context: RecordingContext, folder: Path, charged: int, sent: int) -
         if step:
             restore_protection(protection, store.protection_state(step))
             seen_in = f"The batches are those of messages 1 to {step:,}, from a checkpoint"
-            left_out = "; later ones are taken to be no worse." if step < sent else ", which are all."
+            left_out = (
+                "; later ones are taken to be no worse." if step < sent else ", which are all."
+            )
             seen_in += left_out
         else:
             void = (

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from torch import nn
 
-from cutlayer.parties.release_journal import ENTRY_BYTES
 from cutlayer.data import Encoder, PartyTable
 from cutlayer.errors import StorageError
 from cutlayer.parties import InputShape
 from cutlayer.parties.inputs import category_slots
+from cutlayer.parties.release_journal import ENTRY_BYTES
 from cutlayer.protections import Residual
 from cutlayer.runs.configuration import FROZEN, LabelConfiguration, PartyConfiguration
 from cutlayer.runs.halves import build_bottom, build_top
@@ -56,8 +56,8 @@ def room_for(configuration: PartyConfiguration, table: PartyTable) -> Room:
     of m messages.
 
     The recording has two rows of :math:`d` floats and a position for each of the :math:`E n`
-    releases of a record, 40 bytes a step, the ids, and a rank for each record; but at most the limit
-    of ``record``. Beside it stand a byte for each record's label, and for each step a known
+    releases of a record, 40 bytes a step, the ids, and a rank for each record; but at most the
+    limit of ``record``. Beside it stand a byte for each record's label, and for each step a known
     positive's gradient, with its step and position.
 
     Args:
@@ -121,8 +121,8 @@ def require_room(configuration: PartyConfiguration, table: PartyTable) -> None:
     if free < needed:
         raise StorageError(
             f"{configuration.role.value}: folder: {folder} has {free:,} bytes free, and the "
-            f"checkpoints of this run need {needed:,}. Nothing has been sent. Give it room, or name "
-            "a folder on another disk."
+            f"checkpoints of this run need {needed:,}. Nothing has been sent. Give it room, or "
+            "name a folder on another disk."
         )
 
 

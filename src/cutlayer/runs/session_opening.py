@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from typing_extensions import override
-
 from cutlayer.data import TableReading, TextSequence
 from cutlayer.errors import CutlayerError, DataError
 from cutlayer.parties.checkpoint import load_encoder
@@ -20,11 +18,9 @@ from cutlayer.protocol import (
     Session,
     StreamConnector,
     StreamListener,
-    Transport,
     load_identity,
 )
 from cutlayer.protocol.address import require_loopback
-from cutlayer.protocol.codec import Header
 from cutlayer.runs.aligned_records import aligned_records
 from cutlayer.runs.configuration import PartyConfiguration
 

@@ -22,6 +22,4 @@ positive = "1"                               # its value that is positive
 
 def template(role: Role, file: str, identity: str = "identity") -> str:
     """A configuration of under 15 lines that trains with a rigorous protection."""
-    return _SHARED.format(
-        file=file, label=_LABEL if role is Role.LABEL else "", identity=identity
-    )
+    return _SHARED.format(file=file, label=_LABEL if role is Role.LABEL else "", identity=identity)
