@@ -1,9 +1,12 @@
 import io
 import re
+import sys
 
 import pytest
 from rich.console import Console
 
+from cutlayer.audits.findings import write_findings
+from cutlayer.cli import main
 from cutlayer.reports import print_table
 
 
@@ -206,3 +209,19 @@ def test_a_leak_above_its_bound_never_stands_without_its_interval(make_findings,
     assert "↑: above the bound that is stated for as many releases" in flat
     # No bound is stated without noise, so nothing stands above one.
     assert "↑" not in block(text, "no_noise")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "cp850", "koi8-r", "shift_jis"])
+def test_a_terminal_without_utf_8_shows_the_same_numbers(findings, tmp_path, encoding, monkeypatch):
+    """With plain signs, and never a traceback at the end of a run."""
+    write_findings(findings, tmp_path / "findings.json")
+    kept = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(kept, encoding=encoding))
+    monkeypatch.setattr(sys, "argv", ["cutlayer", "report", str(tmp_path)])
+    monkeypatch.setenv("COLUMNS", "120")
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert not stop.value.code
+    shown = kept.getvalue().decode(encoding)
+    for part in ("canaries", "marvell", "0.992", "residual", "report.html"):
+        assert part in shown

@@ -4,6 +4,8 @@ A command's module is imported when the command is asked for, since most of them
 takes seconds to load.
 """
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
@@ -15,6 +17,7 @@ from typing_extensions import override
 
 from cutlayer.cli.complaint import FAILED, INTERRUPTED, TO_MEND, complain
 from cutlayer.cli.screen import screen
+from cutlayer.cli.standard_streams import lenient_streams
 from cutlayer.errors import (
     ConfigurationError,
     CutlayerError,
@@ -195,6 +198,13 @@ for _name, _command in COMMANDS.items():
 
 def main() -> None:
     """Entry point: errors of ours become one message and an exit status."""
+    with lenient_streams():
+        _run()
+
+
+def _run() -> None:
+    """Run the command that the arguments name."""
+    _require_text(sys.argv[1:])
     try:
         app()  # typer ends the process itself, with 2 after a wrong argument
     except _NEED_AN_OPERATOR as error:
@@ -210,3 +220,16 @@ def main() -> None:
             "path, its rights and the room on the disk, then start the same command again.",
             FAILED,
         )
+
+
+def _require_text(arguments: Sequence[str]) -> None:
+    """Refuse bytes that are no text: findings and logs, which name files, could not be written."""
+    for word in arguments:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            complain(
+                f"The argument {word} is no UTF-8 text. Rename the file that it names, or type it "
+                "in UTF-8.",
+                TO_MEND,
+            )

@@ -105,7 +105,7 @@ def _sweep(
     board = Board(configuration, folder)
     try:
         if left:
-            with console.status("timing a few steps of a run"):
+            with console.status("timing a few steps of a run", spinner="line"):
                 projection = projected(configuration, left)
             console.print(
                 "The few steps of a pilot cannot be run, so nothing is projected."

@@ -135,7 +135,7 @@ class PeerProcess(Channel):
     def _log_tail(self) -> str:
         """The last words of the process."""
         path = self._run_folder / PEER_LOG
-        lines = path.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
         return "Its log is empty." if not lines else "Its last words: " + " | ".join(lines)
 
 
