@@ -11,7 +11,14 @@ import pytest
 import cutlayer
 from cutlayer.lazy import lazily
 
-PACKAGES = ["cutlayer", "cutlayer.data", "cutlayer.protocol", "cutlayer.reports"]
+PACKAGES = [
+    "cutlayer",
+    "cutlayer.audits",
+    "cutlayer.data",
+    "cutlayer.protocol",
+    "cutlayer.reports",
+    "cutlayer.transcript",
+]
 
 
 def for_type_checkers(package):

@@ -5,7 +5,11 @@ from typing import TYPE_CHECKING
 from cutlayer.lazy import lazily
 
 if TYPE_CHECKING:
+    from cutlayer.attacks.suite import ATTACKS, HISTORY_ATTACKS
+    from cutlayer.audits.own_loop import audit
     from cutlayer.leakage.leak_auc import leak_auc
+    from cutlayer.parties.label_party import LabelParty
+    from cutlayer.parties.non_label_party import NonLabelParty
     from cutlayer.protections import (
         PROTECTIONS,
         Isotropic,
@@ -16,14 +20,23 @@ if TYPE_CHECKING:
         protect,
         protected_loss,
     )
+    from cutlayer.transcript.folder import Transcript
+    from cutlayer.transcript.release import Release
 
 __all__ = [
+    "ATTACKS",
+    "HISTORY_ATTACKS",
     "PROTECTIONS",
     "Isotropic",
+    "LabelParty",
     "Marvell",
     "MaxNorm",
     "NoNoise",
+    "NonLabelParty",
+    "Release",
     "Residual",
+    "Transcript",
+    "audit",
     "leak_auc",
     "protect",
     "protected_loss",
@@ -32,7 +45,11 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
+        "attacks.suite": ("ATTACKS", "HISTORY_ATTACKS"),
+        "audits.own_loop": ("audit",),
         "leakage.leak_auc": ("leak_auc",),
+        "parties.label_party": ("LabelParty",),
+        "parties.non_label_party": ("NonLabelParty",),
         "protections": (
             "PROTECTIONS",
             "Isotropic",
@@ -43,5 +60,7 @@ __getattr__ = lazily(
             "protect",
             "protected_loss",
         ),
+        "transcript.folder": ("Transcript",),
+        "transcript.release": ("Release",),
     },
 )

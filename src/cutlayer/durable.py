@@ -10,13 +10,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
-
-from safetensors import SafetensorError
-from safetensors.torch import save_file
-from torch import Tensor
+from typing import TYPE_CHECKING, BinaryIO
 
 from cutlayer.errors import ConfigurationError, StorageError
+from cutlayer.extras import needing
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PARTIAL = ".partial"
 """Suffix of a file that is being written; left-overs of a crash may be deleted."""
@@ -65,7 +65,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def write_tensors(
-    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+    path: Path, tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str] | None = None
 ) -> None:
     """Write a safetensors file; ``path`` holds either all of them or what it held before.
 
@@ -77,6 +77,9 @@ def write_tensors(
     Raises:
         StorageError: the disk is full or broken, or access is denied.
     """
+    with needing():
+        from safetensors import SafetensorError
+        from safetensors.torch import save_file
     # Clones, since safetensors refuses tensors that share memory, such as tied weights.
     owned = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
     with whole_file(path) as partial:

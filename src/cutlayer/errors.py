@@ -4,7 +4,8 @@
 
     CutlayerError
     ├── ConfigurationError   an option or a setting is wrong: change it and start again
-    │   └── UnknownNameError a name that no table holds; the message lists the known ones
+    │   ├── UnknownNameError a name that no table holds; the message lists the known ones
+    │   └── MissingExtraError  a package is not installed; the message has the pip line
     ├── DataError            a table or a column is wrong: mend the file
     ├── StorageError         the disk is full or broken: give it room and start again
     ├── ProtectionError      a protection cannot be applied, so nothing was sent
@@ -30,6 +31,10 @@ class ConfigurationError(CutlayerError):
 
 class UnknownNameError(ConfigurationError):
     """No entry of this name exists; the message lists the known names."""
+
+
+class MissingExtraError(ConfigurationError, ImportError):
+    """An optional package is not installed; the message names the extra that installs it."""
 
 
 class DataError(CutlayerError):

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from cutlayer.extras import needing
+
 
 def lazily(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
     """The ``__getattr__`` of a package whose names live in modules below it.
@@ -17,14 +19,15 @@ def lazily(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str]
 
     Returns:
         A function that finds a name, keeps it in the package, and raises ``AttributeError`` for
-        every other.
+        every other, and ``MissingExtraError`` where a package is not installed.
     """
     home_of = {name: f"{package}.{home}" for home, names in homes.items() for name in names}
 
     def find(name: str) -> Any:
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(home_of[name]), name)
+        with needing():
+            value = getattr(import_module(home_of[name]), name)
         setattr(import_module(package), name, value)
         return value
 

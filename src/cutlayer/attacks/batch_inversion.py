@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import torch
-from scipy.optimize import nnls
 from torch import Tensor
 
 from cutlayer import check
@@ -106,5 +105,7 @@ def _non_negative(
 ) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float]:
     """Non-negative least squares for one sign, and the distance that is left."""
     target = np.concatenate([wanted, [0.0]])
+    from scipy.optimize import nnls  # here: it takes long to load
+
     solution, distance = nnls(system, target, maxiter=_ROUNDS_PER_COLUMN * system.shape[1])
     return solution, float(distance)

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from cutlayer.attacks import Attack, SideKnowledge, VisitAverage
 from cutlayer.audits.even_work import both_classes
-from cutlayer.audits.findings import Layer, Stage
-from cutlayer.audits.scope import Attacker
+from cutlayer.audits.scope import Attacker, Layer, Stage
 from cutlayer.audits.truth import Truth
 from cutlayer.leakage.auc_interval import (
     Interval,

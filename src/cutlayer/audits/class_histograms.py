@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from cutlayer.attacks import cosine_attack, norm_attack
-from cutlayer.audits.findings import Layer
 from cutlayer.audits.hints import Hint
+from cutlayer.audits.scope import Layer
 from cutlayer.audits.truth import Truth
 from cutlayer.transcript.release import Release
 

@@ -10,20 +10,12 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
+from cutlayer.audits.scope import Layer, Stage
 from cutlayer.durable import whole_file
 from cutlayer.errors import DataError
 from cutlayer.leakage.guarantee import Guarantee
 
 SCHEMA: Literal["cutlayer.findings/1"] = "cutlayer.findings/1"
-
-Layer = Literal["cut", "first"]
-"""``cut``: the gradient as received. ``first``: carried back through the non-label party's half
-to the output of its first trainable layer."""
-
-
-Stage = Literal["training", "inference"]
-"""``training``: messages of the training. ``inference``: activations that are sent for records to
-predict, with the trained halves."""
 
 
 class _Record(BaseModel):

@@ -13,8 +13,7 @@ from cutlayer.audits.attack_tally import (
     joined_fields,
     measured,
 )
-from cutlayer.audits.findings import Layer
-from cutlayer.audits.scope import Attacker
+from cutlayer.audits.scope import Attacker, Layer
 from cutlayer.audits.truth import Truth
 from cutlayer.transcript.release import Release
 

@@ -16,11 +16,10 @@ from cutlayer.audits.attack_tally import (
 )
 from cutlayer.audits.class_histograms import GradientHistogram, HistogramTally
 from cutlayer.audits.even_work import stand_in_hint
-from cutlayer.audits.findings import Layer
 from cutlayer.audits.hints import Hint, Hints
 from cutlayer.audits.history_tally import HistoryTally, KnowledgeByRecord
 from cutlayer.audits.known_records import HintBank, class_model_of, half_known
-from cutlayer.audits.scope import AnyAttack, Attacker, AuditScope, all_attacks
+from cutlayer.audits.scope import AnyAttack, Attacker, AuditScope, Layer, all_attacks
 from cutlayer.audits.truth import UNKNOWN, Truth
 from cutlayer.transcript.release import Release
 
@@ -50,6 +49,12 @@ class LeakAudit:
     """Releases observed, whether they could be measured or not."""
     rows: int
     """Gradient rows in them."""
+
+    @property
+    def worst(self) -> Measurement | None:
+        """The measurement with the highest leak AUC; ``None`` if no attack had what it needs."""
+        measured = [one for one in self.measurements if one.leak_auc is not None]
+        return max(measured, key=lambda one: one.leak_auc or 0.0, default=None)
 
 
 @dataclass(frozen=True)

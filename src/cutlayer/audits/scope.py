@@ -2,9 +2,18 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from cutlayer import check
 from cutlayer.attacks import ATTACKS, HISTORY_ATTACKS, Attack, HistoryAttack
+
+Layer = Literal["cut", "first"]
+"""``cut``: the gradient as received. ``first``: carried back through the non-label party's half
+to the output of its first trainable layer."""
+
+Stage = Literal["training", "inference"]
+"""``training``: messages of the training. ``inference``: activations that are sent for records to
+predict, with the trained halves."""
 
 AnyAttack = Attack | HistoryAttack
 """On one release, or on a whole training."""

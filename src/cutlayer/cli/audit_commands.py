@@ -25,13 +25,13 @@ from cutlayer.audits.scope import FULL_SCOPE, AnyAttack, AuditScope, all_attacks
 from cutlayer.audits.worker_process import available_cores
 from cutlayer.cli.comparison_progress import ComparisonProgress
 from cutlayer.cli.complaint import INTERRUPTED
-from cutlayer.cli.party_commands import FINDINGS_FILE, PAGE_FILE
+from cutlayer.cli.party_commands import FINDINGS_FILE, keep_page
 from cutlayer.cli.screen import screen
 from cutlayer.errors import ConfigurationError, DataError
 from cutlayer.experiments.comparison import run_comparison
 from cutlayer.experiments.findings_of_run import findings_of_run
 from cutlayer.experiments.plan import PLAN_FILE, Plan, make_plan, read_plan
-from cutlayer.reports import print_table, write_page
+from cutlayer.reports import print_table
 from cutlayer.runs.canary_run import findings_of_canary_run
 from cutlayer.runs.recorded_run import findings_of_recorded_run
 from cutlayer.runs.recording import is_recorded_run
@@ -129,8 +129,8 @@ def show(folder: Path, console: Console) -> None:
         raise DataError(f"{folder} is a file. Name the folder that holds {FINDINGS_FILE}.")
     findings = read_findings(folder / FINDINGS_FILE)
     print_table(findings, console)
-    write_page(findings, folder / PAGE_FILE)
-    console.print(f"Page: {folder / PAGE_FILE}\nData: {folder / FINDINGS_FILE}", soft_wrap=True)
+    page = keep_page(findings, folder)
+    console.print(f"{page}\nData: {folder / FINDINGS_FILE}", soft_wrap=True)
 
 
 def _of_recording(

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from cutlayer.audits import LiveLeak
-from cutlayer.audits.findings import read_findings, write_findings
+from cutlayer.audits.findings import Findings, read_findings, write_findings
 from cutlayer.audits.live_alarm import LiveAlarm
 from cutlayer.audits.live_leak import Listener, live_attacks
 from cutlayer.audits.tracking import Tracking, open_tracker
@@ -19,7 +19,7 @@ from cutlayer.cli.screen import screen
 from cutlayer.cli.training_progress import TrainingProgress
 from cutlayer.data import TableReading
 from cutlayer.durable import only_process
-from cutlayer.errors import ConfigurationError, DataError
+from cutlayer.errors import ConfigurationError, DataError, MissingExtraError
 from cutlayer.operation.monitor import Monitor
 from cutlayer.operation.status import RunStatus
 from cutlayer.parties.checkpoint import load_encoder
@@ -67,10 +67,11 @@ def label_party(context: typer.Context, config: Configuration) -> None:
             )
     folder, half = configuration.run_folder, run.half
     sent = half.sent.begin + half.sent.releases
+    page = f"Page: {folder / PAGE_FILE}"
     if not half.sent.releases and _states(folder / FINDINGS_FILE, sent):
         console.print("Nothing was left to train. The findings and page of the run stay.")
     else:
-        write_page(run.findings, folder / PAGE_FILE)
+        page = keep_page(run.findings, folder)
         # Last: whoever finds them true of all that was sent may rely on the page.
         write_findings(run.findings, folder / FINDINGS_FILE)
         print_table(run.findings, console)
@@ -78,9 +79,16 @@ def label_party(context: typer.Context, config: Configuration) -> None:
         console.print(f"Validation AUC {half.validation.auc:.4f}, loss {half.validation.loss:.4f}")
     console.print(f"Test AUC {half.test.auc:.4f}, loss {half.test.loss:.4f}")
     print_left_out(half.agreement.only_here, half.agreement.only_there, configuration, console)
-    console.print(
-        f"Predictions: {folder / PREDICTIONS_FILE}\nPage: {folder / PAGE_FILE}", soft_wrap=True
-    )
+    console.print(f"Predictions: {folder / PREDICTIONS_FILE}\n{page}", soft_wrap=True)
+
+
+def keep_page(findings: Findings, folder: Path) -> str:
+    """Write the page; returns a line that says where it is, or what to install for one."""
+    try:
+        write_page(findings, folder / PAGE_FILE)
+    except MissingExtraError as error:
+        return f"No page was written. {error}"
+    return f"Page: {folder / PAGE_FILE}"
 
 
 def non_label_party(context: typer.Context, config: Configuration) -> None:

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from scipy.optimize import brentq
-from scipy.stats import binom, norm
+from scipy.special import ndtri
 from torch import Tensor
 
 from cutlayer import check
@@ -97,7 +96,7 @@ def auc_interval(
     check.both_classes("labels", labels)
     positives = int((labels == 1).sum())
     negatives = len(labels) - positives
-    z = float(norm.ppf((1 + confidence) / 2))
+    z = float(ndtri((1 + confidence) / 2))
     variance = delong_variance(scores, labels) if min(positives, negatives) > 1 else 0.0
     if variance <= 0 or not 0 < auc < 1:
         return _score_interval(auc, positives, negatives, z)
@@ -124,6 +123,8 @@ def median_interval(values: list[float], *, confidence: float = 0.95) -> Interva
 
     Source: the sign test; Conover (1999), "Practical Nonparametric Statistics", section 3.2.
     """
+    from scipy.stats import binom  # here: it takes long to load
+
     check.at_least("number of values", len(values), 1)
     check.between("confidence", confidence, 0.0, 1.0)
     count, ordered = len(values), sorted(values)
@@ -186,15 +187,22 @@ def _score_interval(auc: float, positives: int, negatives: int, z: float) -> Int
 
     # At 0 and 1 the variance vanishes, so the excess is not negative there; at the AUC it is not
     # positive: one root lies on each side.
-    low = 0.0 if auc <= 0 else float(brentq(excess, 0.0, auc)) if auc < 1 else _inner(excess, 1.0)
-    high = 1.0 if auc >= 1 else float(brentq(excess, auc, 1.0)) if auc > 0 else _inner(excess, 0.0)
+    low = 0.0 if auc <= 0 else _root(excess, 0.0, auc) if auc < 1 else _inner(excess, 1.0)
+    high = 1.0 if auc >= 1 else _root(excess, auc, 1.0) if auc > 0 else _inner(excess, 0.0)
     return Interval(low, high)
 
 
 def _inner(excess: Callable[[float], float], edge: float) -> float:
     """The root inside (0, 1) where the AUC itself, on the edge, is the other root."""
     near = abs(edge - 1e-12)
-    return float(brentq(excess, 1 - edge, near))
+    return _root(excess, 1 - edge, near)
+
+
+def _root(excess: Callable[[float], float], low: float, high: float) -> float:
+    """Where the excess is 0 between two ends at which its signs differ."""
+    from scipy.optimize import brentq  # here: it takes long to load
+
+    return float(brentq(excess, low, high))
 
 
 def _logistic(value: float) -> float:

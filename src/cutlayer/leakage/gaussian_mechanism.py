@@ -2,7 +2,6 @@
 
 import math
 
-from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from cutlayer import check
@@ -132,6 +131,8 @@ def gaussian_epsilon(mu: float, *, delta: float) -> float:
     >>> round(gaussian_epsilon(0.178, delta=1e-5), 2)
     0.64
     """
+    from scipy.optimize import brentq  # here: it takes long to load
+
     check.not_negative("mu", mu)
     check.between("delta", delta, 0.0, 1.0)
     if gaussian_delta(mu, epsilon=0.0) <= delta:

@@ -6,11 +6,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from cutlayer.audits.findings import FindingRow, Findings, Layer
+from cutlayer.audits.findings import FindingRow, Findings
+from cutlayer.audits.scope import Layer
 from cutlayer.durable import whole_file
+from cutlayer.extras import needing
 from cutlayer.reports import excess, phrases, wording
 from cutlayer.reports.summary import (
     CANARY_DEVIATIONS,
@@ -47,6 +48,10 @@ def write_page(findings: Findings, path: Path) -> None:
     Args:
         findings: the document; everything on the page comes from it.
         path: the file, such as ``report.html``; an old one is replaced.
+
+    Raises:
+        MissingExtraError: the extra "report" is not installed.
+        StorageError: the file cannot be written.
     """
     page = render_page(findings)
     with whole_file(path) as partial:
@@ -54,7 +59,13 @@ def write_page(findings: Findings, path: Path) -> None:
 
 
 def render_page(findings: Findings) -> str:
-    """The page as text; the same document gives the same bytes."""
+    """The page as text; the same document gives the same bytes.
+
+    Raises:
+        MissingExtraError: the extra "report" is not installed.
+    """
+    with needing():
+        from jinja2 import Environment, PackageLoader, StrictUndefined
     environment = Environment(
         loader=PackageLoader("cutlayer.reports", "."),
         autoescape=True,
@@ -121,7 +132,8 @@ def _leak_tables(findings: Findings, summaries: list[ProtectionSummary]) -> Iter
 def _figures(findings: Findings) -> "dict[str, list[Panel]]":
     """Every figure of the page; a list is empty where the document has no data for it."""
     # Here, since matplotlib takes a second to load and only a page that is written needs it.
-    from cutlayer.reports import figures
+    with needing():
+        from cutlayer.reports import figures
     from cutlayer.reports.utility_figure import utility_beside_leak
 
     utility = utility_beside_leak(findings)

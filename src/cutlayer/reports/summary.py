@@ -13,9 +13,9 @@ from cutlayer.audits.findings import (
     FindingRow,
     Findings,
     KnowledgeBaseline,
-    Layer,
     Utility,
 )
+from cutlayer.audits.scope import Layer
 
 CANARY_DEVIATIONS = 5
 """How many standard deviations of chance a canary AUC may lie above its bound."""

@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cutlayer.audits.findings import FindingRow, Findings, Layer
+from cutlayer.audits.findings import FindingRow, Findings
+from cutlayer.audits.scope import Layer
 from cutlayer.reports.excess import BOUND_MARK, listed
 from cutlayer.reports.phrases import number, over
 from cutlayer.reports.summary import (

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from cutlayer.durable import write_tensors
 from cutlayer.errors import DataError
+from cutlayer.extras import needing
 
 _KIND = "cutlayer"
 
@@ -81,6 +81,8 @@ def read_tensor_head(path: Path, kind: str, *, fix: str) -> dict[str, str]:
 @contextmanager
 def _opened(path: Path, kind: str, fix: str) -> Iterator[Any]:
     """Open a file of this kind; what goes wrong while it is read is a damaged file."""
+    with needing():
+        from safetensors import SafetensorError, safe_open
     try:
         with safe_open(path, framework="pt") as file:
             found = (file.metadata() or {}).get(_KIND)

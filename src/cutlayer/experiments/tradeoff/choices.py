@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cutlayer.audits.findings import Layer
+from cutlayer.audits.scope import Layer
 from cutlayer.experiments.tradeoff.summary import (
     WORST,
     Estimate,

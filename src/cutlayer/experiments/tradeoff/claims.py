@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from cutlayer.audits.findings import Layer
+from cutlayer.audits.scope import Layer
 from cutlayer.experiments.tradeoff.records import on_images
 from cutlayer.experiments.tradeoff.summary import LAYERS, Point, Summary
 

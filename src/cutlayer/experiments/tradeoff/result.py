@@ -6,7 +6,7 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cutlayer.audits import GradientHistogram, StepCurve
-from cutlayer.audits.findings import Layer
+from cutlayer.audits.scope import Layer
 from cutlayer.durable import whole_file
 from cutlayer.errors import DataError
 from cutlayer.experiments.tradeoff.grid import Run

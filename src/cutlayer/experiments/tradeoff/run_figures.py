@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cutlayer.audits import GradientHistogram, StepCurve
-from cutlayer.audits.findings import Layer
+from cutlayer.audits.scope import Layer
 from cutlayer.experiments.tradeoff.drawing import Drawing
 from cutlayer.experiments.tradeoff.grid import Run
 from cutlayer.experiments.tradeoff.result import Details, read_details

@@ -11,7 +11,7 @@ from typing import Literal
 from scipy.stats import t as student
 
 from cutlayer.attacks import ATTACKS, runnable
-from cutlayer.audits.findings import Layer
+from cutlayer.audits.scope import Layer
 from cutlayer.errors import DataError
 from cutlayer.experiments.tradeoff.configuration import TradeoffConfiguration
 from cutlayer.experiments.tradeoff.grid import specs_of

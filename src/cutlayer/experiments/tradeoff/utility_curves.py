@@ -8,7 +8,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cutlayer.audits.findings import Layer
+from cutlayer.audits.scope import Layer
 from cutlayer.experiments.tradeoff.drawing import Drawing
 from cutlayer.experiments.tradeoff.published import PublishedPoint, published_points
 from cutlayer.experiments.tradeoff.summary import (
