@@ -1,5 +1,7 @@
 """Private alignment over real transports, and against a peer that misbehaves."""
 
+import hashlib
+import os
 import threading
 import time
 from contextlib import suppress
@@ -10,7 +12,9 @@ import pytest
 import torch
 
 from cutlayer.data import TextSequence, alignment_hash
+from cutlayer.data.private_comparison import PrivateComparison
 from cutlayer.data.private_matching import PrivateMatching
+from cutlayer.data.ristretto import multiplied, random_scalar
 from cutlayer.errors import (
     ConfigurationError,
     ConnectionLostError,
@@ -228,14 +232,22 @@ def echo_everything(peer):
     peer.take_tags()
     peer.give_tags(peer.tags[0])
     theirs = peer.session.receive_fields(Kind.ALIGNED)
-    peer.session.send_fields(Kind.ALIGNED, theirs)
+    peer.session.send_fields(Kind.ALIGNED, {**theirs, "proof": theirs["element"]})
 
 
-def other_hash(peer):
-    peer.up_to_tags()
-    peer.give_tags()
-    peer.session.receive_fields(Kind.ALIGNED)
-    peer.session.send_fields(Kind.ALIGNED, {"shared": 5, "hash": "0" * 64})
+def showing(**fields):
+    """A peer that keeps to the protocol until it shows what it found."""
+
+    def deed(peer):
+        peer.up_to_tags()
+        peer.give_tags()
+        peer.session.receive_fields(Kind.ALIGNED)
+        peer.session.send_fields(Kind.ALIGNED, fields)
+
+    return deed
+
+
+ELEMENT = PrivateComparison(b"any text", "run").element.hex()
 
 
 # What the peer does with five ids (where the label party has five too), and what it is told.
@@ -288,8 +300,26 @@ MISDEEDS = {
         lambda p: (p.up_to_tags(), p.give_tags(zeros(5, 16))),
         "4 of the tags that the peer sent repeat",
     ),
-    "another list in the end": (other_hash, "found other shared ids"),
+    "another list in the end": (
+        showing(element=ELEMENT, proof="0" * 64),
+        "found other shared ids than this party, or cannot name them",
+    ),
     "an echo of all that it gets": (echo_everything, "found other shared ids"),
+    "a neutral element in the end": (
+        showing(element="0" * 64, proof="0" * 64),
+        "ALIGNED .* is malformed",
+    ),
+    "no element in the end": (showing(proof="0" * 64), "ALIGNED .* is malformed"),
+    "no proof in the end": (showing(element=ELEMENT), "ALIGNED .* is malformed"),
+    "half an element in the end": (
+        showing(element=ELEMENT[:32], proof="0" * 64),
+        "ALIGNED .* is malformed",
+    ),
+    "a number for a proof": (showing(element=ELEMENT, proof=1), "ALIGNED .* is malformed"),
+    "a field more in the end": (
+        showing(element=ELEMENT, proof="0" * 64, shared=5),
+        "ALIGNED .* is malformed",
+    ),
     "a HELLO without a count": (lambda p: p.hello(records=None), "HELLO .* is malformed"),
     "a HELLO with a fraction of a record": (
         lambda p: p.hello(records=1.5),
@@ -422,3 +452,93 @@ def test_pieces_in_work_stay_few_however_long_the_lists_are(monkeypatch, own_blo
     assert list(label.ids) == list(other.ids) == sorted(names(*range(own_blocks * BLOCK)))
     # Two parties, two lists each, two blocks of four pieces ahead and one block that came in.
     assert most <= 2 * 2 * (2 * 4 + 4)
+
+
+# Parties that make their peer take an id as shared which they do not know, and then look for it.
+
+
+def distinct_tags(rows):
+    return np.frombuffer(os.urandom(16 * rows), dtype=np.uint8).reshape(rows, 16)
+
+
+def mirror(peer, row):
+    """Announce one id; return one of the label party's own points, and the tag that it gets."""
+    peer.up_to_points()
+    peer.give_points(multiplied(random_scalar(), peer.received[0][[row]]))
+    peer.take_tags()
+    peer.give_tags(changed(distinct_tags(len(peer.received[0])), row, peer.tags[0][0]))
+
+
+def misplace(peer, row):
+    """Bring one id that both hold, and return its tag for a record of another id."""
+    peer.up_to_tags()
+    tags = peer.matching.tags(peer.received[0])
+    (there,) = np.flatnonzero((tags == peer.tags[0][0]).all(axis=1))
+    peer.give_tags(changed(changed(tags, there, tags[row]), row, tags[there]))
+
+
+FORGERIES = {"mirrored tag": mirror, "misplaced tag": misplace}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_non_label_party_that_forges_a_match_learns_no_id_by_it(forgery):
+    held = names(*range(BLOCK))
+    here, there = in_memory_pair()
+    peer = Peer(there, names(3))
+    shown, kept = [], []
+
+    def attack():
+        FORGERIES[forgery](peer, 5)
+        shown.append(peer.session.receive_fields(Kind.ALIGNED))
+        peer.session.send_fields(Kind.ALIGNED, {"element": ELEMENT, "proof": "0" * 64})
+
+    done = in_background(attack)
+    with pytest.raises(ProtocolError, match="cannot name them"):
+        party(Role.LABEL, here, held, keep=kept.append)
+    done()
+    assert not kept
+    assert last_word(there) == b"protocol".ljust(16)
+    # All that it was shown is a random element: it fits every id of the dictionary alike.
+    (fields,) = shown
+    assert set(fields) == {"element"}
+    for name in held:
+        mark = alignment_hash([name])
+        guesses = [mark, *(f"{role.value} aligned {mark}" for role in Role)]
+        guesses += [hashlib.sha256(guess.encode()).hexdigest() for guess in guesses]
+        assert fields["element"] not in guesses
+        assert fields["element"] != PrivateComparison(mark.encode(), "run").element.hex()
+
+
+def test_a_label_party_that_misplaces_a_tag_learns_no_id_by_it():
+    """It knows the tag of the id that both hold, and returns it for a record of another id."""
+    held = names(*range(BLOCK))
+    here, there = in_memory_pair()
+    kept, found = [], []
+    other = in_background(lambda: party(Role.NON_LABEL, there, held, keep=kept.append))
+    session = Session(Role.LABEL, here, run="run", deadlines=QUICK)
+    own = {**TERMS.as_fields(), "role": "label party", "records": 1}
+    session.send_fields(Kind.HELLO, {**own, "block_ids": BLOCK, "cutlayer": "1"})
+    session.receive_fields(Kind.HELLO)
+    matching = PrivateMatching(names(3), "run")
+    session.send_tensor(Kind.POINTS, torch.from_numpy(matching.points(0, 1).copy()))
+    points = session.receive_tensor(Kind.POINTS, Shape(BLOCK, 32, torch.uint8)).numpy()
+    tags = matching.tags(points)[np.roll(np.arange(BLOCK), 1)]
+    session.send_tensor(Kind.TAGS, torch.from_numpy(tags.copy()))
+    session.receive_tensor(Kind.TAGS, Shape(1, 16, torch.uint8))
+    guessed = PrivateComparison(alignment_hash(names(3)).encode(), "run")
+    session.send_fields(Kind.ALIGNED, {"element": guessed.element.hex()})
+    theirs = session.receive_fields(Kind.ALIGNED)
+    assert set(theirs) == {"element", "proof"}
+    for name in held:
+        mark = alignment_hash([name])
+        guesses = [mark, *(f"{role.value} aligned {mark}" for role in Role)]
+        found += [hashlib.sha256(guess.encode()).hexdigest() for guess in guesses]
+        for comparison in (guessed, PrivateComparison(mark.encode(), "run")):
+            proof = comparison.proof("non-label party", bytes.fromhex(theirs["element"]))
+            found.append(proof.hex())
+    assert not {theirs["element"], theirs["proof"]} & set(found)
+    session.send_fields(Kind.ALIGNED, {"proof": theirs["proof"]})
+    error = other()
+    assert isinstance(error, ProtocolError)
+    assert "label party found other shared ids than this party, or cannot name" in str(error)
+    assert not kept

@@ -6,7 +6,7 @@ travels, the next ones are computed on all cores. Nothing is kept between sessio
 breaks off is started again, with new secrets.
 """
 
-import hashlib
+import hmac
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -20,9 +20,11 @@ import torch
 from numpy.typing import NDArray
 
 from cutlayer.data import TextSequence, alignment_hash
+from cutlayer.data.private_comparison import PrivateComparison
 from cutlayer.data.private_matching import TAG_BYTES, PrivateMatching
 from cutlayer.data.ristretto import POINT_BYTES, InvalidPointError
 from cutlayer.errors import ConfigurationError, ProtocolError, TermsMismatchError
+from cutlayer.parties.greeting import is_word
 from cutlayer.parties.terms import Terms
 from cutlayer.protocol import ErrorCode, Kind, Role, Session, Shape
 from cutlayer.protocol.messages import JsonScalar
@@ -102,7 +104,7 @@ def align_privately(
         raise _refused(session, str(error)) from error
     shared = TextSequence(TextSequence(alignment.shared).series.sort())
     mark = alignment_hash(shared)
-    _compare(session, len(shared), mark)
+    _compare(session, mark, terms.run)
     aligned = AlignedIds(shared, mark, alignment.only_here, alignment.only_there)
     if keep is not None:
         keep(aligned)
@@ -260,20 +262,51 @@ def _exchange_hellos(
     return records
 
 
-def _compare(session: Session, count: int, mark: str) -> None:
-    """See that both parties found the same ids."""
-    found = _exchange(session, Kind.ALIGNED, {"shared": count, "hash": _bound(mark, session.role)})
-    if found != {"shared": count, "hash": _bound(mark, session.role.peer)}:
+def _compare(session: Session, mark: str, run: str) -> None:
+    """See that both parties found the same ids; the non-label party is first to prove it.
+
+    Raises:
+        ProtocolError: the peer cannot name them; it has learned nothing of them.
+    """
+    own, peer = session.role, session.role.peer
+    comparison = PrivateComparison(mark.encode(), run)
+    element: dict[str, JsonScalar] = {"element": comparison.element.hex()}
+
+    def proof_of(role: Role, peer_element: bytes) -> str:
+        try:
+            return comparison.proof(role.value, peer_element).hex()
+        except InvalidPointError as error:
+            raise _refused(session, f"the ALIGNED of the {peer.value} is malformed.") from error
+
+    if own is Role.LABEL:
+        session.send_fields(Kind.ALIGNED, element)
+        theirs = _aligned(session, "element", "proof")
+        there = bytes.fromhex(theirs["element"])
+        _require_proof(session, theirs["proof"], proof_of(peer, there))
+        session.send_fields(Kind.ALIGNED, {"proof": proof_of(own, there)})
+    else:
+        there = bytes.fromhex(_aligned(session, "element")["element"])
+        session.send_fields(Kind.ALIGNED, {**element, "proof": proof_of(own, there)})
+        _require_proof(session, _aligned(session, "proof")["proof"], proof_of(peer, there))
+
+
+def _aligned(session: Session, *names: str) -> dict[str, str]:
+    """Wait for an ALIGNED of exactly these fields, each 32 bytes in hexadecimal digits."""
+    fields = session.receive_fields(Kind.ALIGNED)
+    words = {name: str(word) for name, word in fields.items() if is_word(word)}
+    if words.keys() != set(names) or len(words) != len(fields):
+        raise _refused(session, f"the ALIGNED of the {session.role.peer.value} is malformed.")
+    return words
+
+
+def _require_proof(session: Session, shown: str, due: str) -> None:
+    """Refuse a peer that does not know which ids are shared."""
+    if not hmac.compare_digest(shown, due):
         raise _refused(
             session,
-            f"the {session.role.peer.value} found other shared ids than this party. Use the same "
-            "version of cutlayer at both, and start again.",
+            f"the {session.role.peer.value} found other shared ids than this party, or cannot name "
+            "them. Use the same version of cutlayer at both, and start again.",
         )
-
-
-def _bound(mark: str, role: Role) -> str:
-    """The hash in the mouth of one party: whoever echoes the peer's does not give its own."""
-    return hashlib.sha256(f"{role.value} aligned {mark}".encode()).hexdigest()
 
 
 def _part(session: Session) -> None:

@@ -47,7 +47,7 @@ class Kind(IntEnum):
     TAGS = 11
     """Tags for the points of the same block of the receiver, uint8 ``(ids, 16)``; both ways."""
     ALIGNED = 12
-    """Count and hash of the shared ids of a private alignment, JSON; both ways, once."""
+    """Private comparison of the shared ids of a private alignment, JSON; label party twice."""
     BYE = 7
     """The sender has finished; both ways, once."""
     ERROR = 8

@@ -15,7 +15,7 @@ Both parties keep the same machine and check every message against it, sent or r
     alignment:  LABEL_IDS --label POINTS--> NON_LABEL_POINTS --non-label POINTS--> LABEL_POINTS
                 LABEL_POINTS --label POINTS or TAGS--> NON_LABEL_POINTS or NON_LABEL_TAGS
                 NON_LABEL_TAGS --non-label TAGS--> LABEL_TAGS --label TAGS or ALIGNED--> ...
-                NON_LABEL_ALIGNED --non-label ALIGNED--> MATCHED
+                NON_LABEL_ALIGNED --non-label ALIGNED--> LABEL_ALIGNED --label ALIGNED--> MATCHED
     end:        READY | QUERYING | RELEASING | MATCHED --BYE--> LEAVING --BYE--> ENDED
     any state but ENDED and FAILED --ERROR--> FAILED
 """
@@ -60,6 +60,7 @@ class State(Enum):
     LABEL_TAGS = auto()
     NON_LABEL_TAGS = auto()
     NON_LABEL_ALIGNED = auto()
+    LABEL_ALIGNED = auto()
     MATCHED = auto()
     LEAVING = auto()
     ENDED = auto()
@@ -92,7 +93,8 @@ TRANSITIONS: dict[tuple[State, Role, Kind], State] = {
     (State.NON_LABEL_TAGS, _N, Kind.TAGS): State.LABEL_TAGS,
     (State.LABEL_TAGS, _L, Kind.TAGS): State.NON_LABEL_TAGS,
     (State.LABEL_TAGS, _L, Kind.ALIGNED): State.NON_LABEL_ALIGNED,
-    (State.NON_LABEL_ALIGNED, _N, Kind.ALIGNED): State.MATCHED,
+    (State.NON_LABEL_ALIGNED, _N, Kind.ALIGNED): State.LABEL_ALIGNED,
+    (State.LABEL_ALIGNED, _L, Kind.ALIGNED): State.MATCHED,
     (State.MATCHED, _N, Kind.BYE): State.LEAVING,
     (State.LEAVING, _L, Kind.BYE): State.ENDED,
 }
