@@ -1,5 +1,6 @@
 """Meeting the peer, and meeting it again, whatever else comes to the port."""
 
+import re
 import socket
 import threading
 import time
@@ -214,10 +215,53 @@ def test_c1_plain_text_stays_on_this_machine():
                 kind(Address(host, 1))
 
 
-@pytest.mark.parametrize("text", ["7700", ":7700", "host:", "host:x", "host:65536", "host:-1"])
+NO_ADDRESSES = {
+    "7700": "missing",
+    ":7700": "missing",
+    "host:": "missing",
+    "": "missing",
+    "host:x": "up to 65535",
+    "host:65536": "up to 65535",
+    "host:99999": "up to 65535",
+    "host:000080": "up to 65535",
+    "host:-1": "up to 65535",
+    "host:+1": "up to 65535",
+    "host:1_0": "up to 65535",
+    "https://label-party.example:7700": "scheme",
+    "//label-party.example:7700": "path",
+    "label-party.example:7700/run": "path",
+    "label-party.example/run:7700": "path",
+    "user@label-party.example:7700": "user",
+    " label-party.example:7700": "white space",
+    "label-party.example : 7700": "white space",
+    "label-party.example:7700\n": "white space",
+    "127.0.0.1:\N{SUPERSCRIPT TWO}": "ASCII",
+    "127.0.0.1:\N{ARABIC-INDIC DIGIT ONE}": "ASCII",
+    "127.0.0.\N{SUPERSCRIPT TWO}:80": "ASCII",
+    "b\N{LATIN SMALL LETTER U WITH DIAERESIS}cher.example:80": "xn--",
+    "::1:7700": "brackets",
+    "::1": "brackets",
+    "[::1]": "neither|up to",
+    "[::1]7700": "neither|up to",
+    "[127.0.0.1]:80": "neither",
+    "[]:80": "neither",
+    "[::1:80": "neither",
+    "256.0.0.1:80": "neither",
+    "127.1:80": "neither",
+    "1.2.3.4.5:80": "neither",
+    "-host:80": "neither",
+    "a..b:80": "neither",
+    "ho\x1b[31mst:80": "neither|brackets",
+}
+
+
+@pytest.mark.parametrize("text", NO_ADDRESSES)
 def test_an_address_is_host_and_port(text):
-    with pytest.raises(ConfigurationError, match="HOST:PORT"):
+    with pytest.raises(ConfigurationError, match=r"address must be HOST:PORT") as caught:
         Address.parse(text)
+    assert re.search(NO_ADDRESSES[text], str(caught.value).partition("got ")[2])
+    assert repr(text) in str(caught.value)
+    assert str(caught.value).isprintable()
 
 
 def test_addresses_are_read_and_written():
@@ -225,6 +269,9 @@ def test_addresses_are_read_and_written():
     assert str(Address.parse("[::1]:80")) == "[::1]:80"
     assert Address.parse("[::1]:80").is_loopback
     assert Address.parse("localhost:80").is_loopback
+    assert Address.parse("[fe80::1%eth0]:80") == Address("fe80::1%eth0", 80)
+    assert Address.parse("label_party-1.Example.:65535").host == "label_party-1.Example."
+    assert Address.parse("xn--bcher-kva.example:080").port == 80
     assert not Address.parse("localhost.example:80").is_loopback
 
 

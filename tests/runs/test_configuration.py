@@ -119,6 +119,8 @@ def test_every_key_can_be_overridden_from_the_command_line(write, key, text, val
         ({"protection": "marvell"}, ["exactly one of s"]),
         ({"protection": "marvell:s=4,statistics=batch"}, ["simulation", "statistics"]),
         ({"address": "7700"}, ["address", "HOST:PORT"]),
+        ({"address": "https://label.example:7700"}, ["address", "HOST:PORT", "scheme"]),
+        ({"metrics": "http://127.0.0.1:9400"}, ["metrics must be HOST:PORT", "scheme"]),
         ({"test_share": "0.95"}, ["validation_share + test_share"]),
         ({"device": "abacus"}, ["device", "abacus"]),
         ({"micro_batches": "0"}, ["micro_batches", "greater than or equal to 1", "0"]),
@@ -175,6 +177,15 @@ def test_missing_and_broken_files_are_named(tmp_path, write):
 def test_the_label_column_tells_whose_configuration_it_is(write):
     assert role_of(write(SHORTEST)) is Role.LABEL
     assert role_of(write(SHORTEST.replace('label = "y"\n', ""))) is Role.NON_LABEL
+
+
+def test_port_0_is_for_the_party_that_listens(write):
+    settings = {"address": "127.0.0.1:0"}
+    with pytest.raises(ConfigurationError, match=r"non-label party: .*address: .*has port 0"):
+        read_configuration(
+            NonLabelConfiguration, write(SHORTEST.replace('label = "y"\n', "")), settings
+        )
+    read_configuration(LabelConfiguration, write(SHORTEST), settings)
 
 
 @pytest.mark.parametrize("role", list(Role))

@@ -98,7 +98,7 @@ class Monitor:
                 )
                 stack.callback(self._log.close)
             if configuration.metrics is not None:
-                address = Address.parse(configuration.metrics)
+                address = Address.parse(configuration.metrics, "metrics")
                 server = MetricsServer(address, self.status, configuration.role, configuration.run)
                 self.metrics_address = stack.enter_context(server).address
             self._stack = stack.pop_all()

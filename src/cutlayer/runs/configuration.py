@@ -299,9 +299,10 @@ def read_configuration(
         _require_real_use(configuration)
         _require_planned(configuration)
         _require_device(configuration.device)
+        _require_reachable(configuration)
         _require_private_metrics(configuration)
         _require_live_audit(configuration)
-        _ = configuration.terms(), configuration.meeting_point
+        _ = configuration.terms()
         _ = configuration.compute, configuration.table_file()
     except ConfigurationError as error:
         raise ConfigurationError(f"{party}: {path}: {error}") from error
@@ -330,11 +331,21 @@ def _require_planned(configuration: PartyConfiguration) -> None:
         )
 
 
+def _require_reachable(configuration: PartyConfiguration) -> None:
+    """Refuse an address that is none, or that nobody can connect to."""
+    address = configuration.meeting_point
+    if address.port == 0 and configuration.role is Role.NON_LABEL:
+        raise ConfigurationError(
+            f"address: {address} has port 0, which lets a listener take any that is free. Name the "
+            "port that the label party listens on."
+        )
+
+
 def _require_private_metrics(configuration: PartyConfiguration) -> None:
     """Refuse to show metrics to other machines unless that was asked for."""
     if configuration.metrics is None:
         return
-    address = Address.parse(configuration.metrics)
+    address = Address.parse(configuration.metrics, "metrics")
     if not address.is_loopback and not configuration.metrics_open:
         raise ConfigurationError(
             f"metrics: {address} can be reached from other machines, and anybody there can read "
