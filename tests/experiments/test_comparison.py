@@ -2,6 +2,7 @@ import json
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -12,13 +13,14 @@ from torch.nn import functional
 from cutlayer.data import DATASETS, BatchSchedule, Encoder, Split
 from cutlayer.durable import only_process
 from cutlayer.errors import ConfigurationError, ConnectionLostError, DataError
+from cutlayer.experiments.channel import PeerProcess
 from cutlayer.experiments.comparison import (
     pending,
     run_comparison,
     training_folder,
 )
 from cutlayer.experiments.findings_of_run import findings_of_run
-from cutlayer.experiments.plan import make_plan, read_plan
+from cutlayer.experiments.plan import Training, make_plan, read_plan
 from cutlayer.experiments.result import read_result
 from cutlayer.experiments.two_parties import make_bottom, make_optimizer
 from cutlayer.models import Top
@@ -269,8 +271,10 @@ def test_wrong_settings_are_refused_before_anything_is_written(changes, rule):
 
 
 def peer(folder, port):
+    identity = folder / "identity"
+    command = [sys.executable, "-m", "cutlayer.experiments.peer", folder, port, identity]
     return subprocess.Popen(
-        [sys.executable, "-m", "cutlayer.experiments.peer", str(folder), str(port)],
+        list(map(str, command)),
         stderr=subprocess.PIPE,
     )
 
@@ -280,6 +284,20 @@ def test_a_peer_process_without_a_run_folder_says_so_and_ends(tmp_path):
     _, said = process.communicate(timeout=60)
     assert process.returncode == 1
     assert b"plan.json" in said
+
+
+def test_a_demo_speaks_as_two_organisations_do_and_leaves_no_keys_behind(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "keys"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "run").mkdir()
+    channel = PeerProcess(tmp_path / "run")
+    keys = list((tmp_path / "keys").rglob("*.key"))
+    assert sorted(key.name for key in keys) == ["label-party.key", "non-label-party.key"]
+    assert "gRPC over TLS" in channel.listener.describe()
+    with pytest.raises(ConnectionLostError, match=r"has no plan\.json"), channel:  # its last words
+        channel.open(Training("no_noise", 0, 0, 1, audited=False, name="no_noise"), tmp_path)
+    assert list((tmp_path / "keys").iterdir()) == []
 
 
 def test_a_killed_peer_process_is_noticed(tmp_path):

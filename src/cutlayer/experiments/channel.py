@@ -6,6 +6,7 @@ import threading
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
@@ -16,7 +17,15 @@ from cutlayer.errors import ConnectionLostError, DeadlineError
 from cutlayer.experiments.plan import Plan, Training
 from cutlayer.experiments.two_parties import NON_LABEL_FOLDER, build_non_label_party
 from cutlayer.parties.checkpoint import save_half
-from cutlayer.protocol import Deadlines, StreamListener, Transport, in_memory_pair
+from cutlayer.protocol import (
+    Address,
+    Deadlines,
+    GrpcListener,
+    Role,
+    Transport,
+    in_memory_pair,
+)
+from cutlayer.protocol.identity import create_identity, load_identity, pair, word_of
 
 PEER_LOG = "non_label_party.log"
 _LOOK_SECONDS = 0.5
@@ -56,15 +65,21 @@ class Channel(ABC):
 
 
 class PeerProcess(Channel):
-    """The non-label party as an operating-system process, joined by plain TCP on loopback.
+    """The non-label party as an operating-system process, over gRPC as two organisations use it.
 
-    Both processes are this command's own and on this machine, so they need no identities.
+    Each process has an identity whose certificate the other pins. They are made for this command
+    and deleted when it ends.
     """
 
     def __init__(self, run_folder: Path, deadlines: Deadlines | None = None) -> None:
         self._run_folder = run_folder
         self._deadlines = deadlines or Deadlines()
-        self._listener = StreamListener()
+        self._identities = TemporaryDirectory(prefix="cutlayer-")
+        here, there = (Path(self._identities.name) / word_of(role) for role in Role)
+        _introduce(here, there)
+        self._peer_identity = there
+        self.listener = GrpcListener(Address("127.0.0.1", 0), load_identity(here, Role.LABEL))
+        """Where the other process connects."""
         self._process: subprocess.Popen[bytes] | None = None
 
     @override
@@ -74,7 +89,8 @@ class PeerProcess(Channel):
             "-m",
             "cutlayer.experiments.peer",
             str(self._run_folder),
-            str(self._listener.address.port),
+            str(self.listener.address.port),
+            str(self._peer_identity),
         ]
         # A session of its own: Ctrl-C reaches the label party, which ends the run in order.
         with (self._run_folder / PEER_LOG).open("wb") as log:
@@ -88,7 +104,7 @@ class PeerProcess(Channel):
         waited = 0.0
         while True:
             try:
-                return self._listener.meet(deadline=_LOOK_SECONDS)
+                return self.listener.meet(deadline=_LOOK_SECONDS)
             except DeadlineError:
                 waited += _LOOK_SECONDS
                 if waited >= self._deadlines.connect:
@@ -117,7 +133,16 @@ class PeerProcess(Channel):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._listener.close()
+        self.listener.close()
+        try:
+            self._end_process()
+        finally:
+            self._identities.cleanup()
+        if kind is None and (failure := self.failure(lost=False)) is not None:
+            raise failure
+
+    def _end_process(self) -> None:
+        """Wait for the process, then make it end."""
         if self._process is None:
             return
         try:
@@ -129,14 +154,20 @@ class PeerProcess(Channel):
             if self._process.returncode is None:
                 self._process.kill()  # a stopped process does not hear SIGTERM
                 self._process.wait()
-        if kind is None and (failure := self.failure(lost=False)) is not None:
-            raise failure
 
     def _log_tail(self) -> str:
         """The last words of the process."""
         path = self._run_folder / PEER_LOG
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
         return "Its log is empty." if not lines else "Its last words: " + " | ".join(lines)
+
+
+def _introduce(here: Path, there: Path) -> None:
+    """Make an identity for each party, and let each pin the other's certificate."""
+    for folder, role in ((here, Role.LABEL), (there, Role.NON_LABEL)):
+        create_identity(folder, role)
+    pair(here, there / f"{word_of(Role.NON_LABEL)}.crt")
+    pair(there, here / f"{word_of(Role.LABEL)}.crt")
 
 
 class PeerThread(Channel):

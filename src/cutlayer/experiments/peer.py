@@ -11,11 +11,16 @@ from cutlayer.experiments.comparison import pending, training_folder
 from cutlayer.experiments.plan import ALONE, read_plan
 from cutlayer.experiments.two_parties import NON_LABEL_FOLDER, build_non_label_party
 from cutlayer.parties.checkpoint import save_half
-from cutlayer.protocol import Address, Deadlines, StreamConnector
+from cutlayer.protocol import Address, Deadlines, GrpcConnector, Role, load_identity
 
 
-def run_peer(run_folder: Path, port: int) -> None:
+def run_peer(run_folder: Path, port: int, identity: Path) -> None:
     """Play the non-label party in every training that is not done yet.
+
+    Args:
+        run_folder: of the comparison.
+        port: where the label party listens on this machine.
+        identity: folder of this party's identity, with the label party's certificate pinned.
 
     Raises:
         CutlayerError: a training failed.
@@ -23,7 +28,7 @@ def run_peer(run_folder: Path, port: int) -> None:
     torch.set_num_threads(1)
     plan = read_plan(run_folder)
     table = DATASETS[plan.data]().non_label_party_table()
-    connector = StreamConnector(Address("127.0.0.1", port))
+    connector = GrpcConnector(Address("127.0.0.1", port), load_identity(identity, Role.NON_LABEL))
     for training in pending(plan, run_folder):
         if training.spec == ALONE:
             continue
@@ -36,7 +41,7 @@ def run_peer(run_folder: Path, port: int) -> None:
 def main() -> int:
     """Run, and say in one line what went wrong."""
     try:
-        run_peer(Path(sys.argv[1]), int(sys.argv[2]))
+        run_peer(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
     except PeerEndedError as error:
         sys.stderr.write(f"{error}\n")
         return 0 if error.stopped else 1
