@@ -21,7 +21,6 @@ from scipy.optimize import minimize
 from torch import nn
 
 from cutlayer.protections import Marvell, Residual
-from cutlayer.protections.marvell_batched import solve_marvell_batched
 from cutlayer.protections.marvell_solver import power_for, solve_marvell
 from cutlayer.rng import SecretNoise
 
@@ -106,12 +105,6 @@ def report_solver(repeats: int) -> None:
     print(f"  scipy SLSQP in log space           {scipy_time:10.1f} us")
     print(f"    times our solve                  {scipy_time / solve:10.1f}")
     print(f"    problems right to 1e-6           {right:7d} of {len(pairs)}")
-    columns = {
-        name: torch.rand(10_000, dtype=torch.float64)
-        for name in ("variance_pos", "variance_neg", "gap_squared", "positive_share", "power")
-    }
-    batched = seconds(lambda: solve_marvell_batched(**columns, width=128), 5)
-    print(f"  10,000 problems at once, each      {1e6 * batched / 10_000:10.2f} us")
 
 
 def report_marvell(repeats: int) -> None:
