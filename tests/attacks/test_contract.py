@@ -8,8 +8,6 @@ import torch
 
 from cutlayer.attacks import (
     ATTACKS,
-    CHANCE,
-    FROM_RELEASE,
     SIDE_KNOWLEDGE,
     WITHHELD,
     Attack,
@@ -78,12 +76,6 @@ def scores_of(name: str, batch: torch.Tensor, *, factor: float = 1.0, seed: int 
 def exact_factor(name: str, factor: float) -> float:
     """A power of two for attacks that search at random: rounding would lead them elsewhere."""
     return 2.0 ** round(math.log2(factor)) if ATTACKS[name].chance else factor
-
-
-@every_attack
-def test_declares_what_it_uses_and_that_is_no_label(name):
-    assert set(ATTACKS[name]._parameters) <= {*FROM_RELEASE, *SIDE_KNOWLEDGE, *CHANCE}
-    assert "labels" not in {*FROM_RELEASE, *SIDE_KNOWLEDGE, *CHANCE}
 
 
 @every_attack

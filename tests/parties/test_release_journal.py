@@ -1,4 +1,3 @@
-import json
 import os
 import random
 import resource
@@ -8,7 +7,6 @@ import pytest
 
 from cutlayer.errors import ConfigurationError, DataError, ProtocolError, StorageError
 from cutlayer.parties import ReleaseJournal
-from cutlayer.rng import SecretNoise
 
 BINDING = {"terms": "t", "records": "r", "order": "o", "steps_per_epoch": "4"}
 ENTRY = 80
@@ -209,10 +207,3 @@ def test_a_file_that_is_no_journal_is_named(tmp_path, line):
     (tmp_path / "journal").write_bytes(line)
     with pytest.raises(DataError, match="damaged"):
         opened(tmp_path / "journal")
-
-
-def test_no_secret_is_in_it(tmp_path):
-    path = filled(tmp_path / "journal")
-    header = json.loads(path.read_bytes().splitlines()[0])
-    assert set(header) == {"format", "protection", *BINDING}
-    assert repr(SecretNoise(bytes(32))) == "SecretNoise()"

@@ -179,6 +179,23 @@ def _settings(protection):
     return {"sigma": 2.0} if isinstance(protection, Residual) else {"s": 4.0}
 
 
+def test_the_journal_of_a_run_holds_no_key_no_label_and_no_id(folders):
+    run = folders()
+    label, other = run.parties(Residual(sigma=2.0))
+    meet(label, other)
+    key = (run.folder / "label" / "run.key").read_bytes()
+    party = Persistence.in_folder(run.folder / "elsewhere").key  # only for its kind
+    derived = [type(party)(key)._derived(purpose) for purpose in ("noise", "labels", "order")]
+    labels = bytes(run.tables[0].labels.tolist())
+    journal = (run.folder / "label" / "journal").read_bytes()
+    assert len(journal) > 1000
+    for secret in (key, *derived):
+        for form in (secret, secret.hex().encode()):
+            assert form[:16] not in journal
+    assert labels[:24] not in journal
+    assert not any(i.encode() in journal for i in run.tables[0].ids if len(i) > 3)
+
+
 def test_another_activation_for_an_answered_step_gets_nothing(folders, tmp_path):
     run = folders()
     label, other = run.parties(NoNoise())

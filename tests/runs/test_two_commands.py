@@ -359,8 +359,14 @@ def test_frozen_sends_no_gradient(pair):
 
 
 def test_wide_deep_by_two_commands(pair):
-    model = ("--model", "wide_deep")
+    model = ("--model", "wide_deep", "--epochs", "30")
     assert_ended_well(pair.run(label=model, other=model))
+    bottom = load_file(pair.kept("other") / "bottom.safetensors")
+    top = load_file(pair.kept("label") / "top.safetensors")
+    for half in (bottom, top):  # a linear part beside the deep one, at both parties
+        assert {name.split(".")[0] for name in half} >= {"deep", "wide"}
+    findings = json.loads((pair.kept("label") / "findings.json").read_text())
+    assert findings["utility"][0]["test_auc"][0] > 0.7
 
 
 def test_own_modules_by_dotted_name(pair):
