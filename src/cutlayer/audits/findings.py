@@ -147,6 +147,16 @@ class Utility(_Record):
     test_auc: list[float]
     test_loss: list[float]
     """Mean binary cross-entropy in nats, one value for each split."""
+    test_auc_low: list[float | None] = Field(default_factory=list)
+    """Lower end of the 95 % interval of each :attr:`test_auc`, over draws of test records."""
+    test_auc_high: list[float | None] = Field(default_factory=list)
+    """Its upper end."""
+    base_loss: list[float | None] = Field(default_factory=list)
+    """Loss of a model that predicts the training records' share of positives for everybody."""
+    mean_probability: list[float | None] = Field(default_factory=list)
+    """Mean predicted probability on the test records."""
+    positive_share: list[float | None] = Field(default_factory=list)
+    """Share of positives among the test records."""
 
     @model_validator(mode="after")
     def _one_of_each(self) -> Self:
@@ -155,6 +165,14 @@ class Utility(_Record):
                 f"test_auc and test_loss must be equally long, got {len(self.test_auc)} and "
                 f"{len(self.test_loss)} values"
             )
+        later = ("test_auc_low", "test_auc_high", "base_loss", "mean_probability", "positive_share")
+        for name in later:
+            values = getattr(self, name)
+            if values and len(values) != len(self.test_auc):
+                raise ValueError(
+                    f"{name} must be empty or as long as test_auc, got {len(values)} and "
+                    f"{len(self.test_auc)} values"
+                )
         return self
 
 

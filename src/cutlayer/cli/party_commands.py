@@ -23,6 +23,7 @@ from cutlayer.errors import ConfigurationError, DataError, MissingExtraError
 from cutlayer.operation.monitor import Monitor
 from cutlayer.operation.status import RunStatus
 from cutlayer.parties.checkpoint import load_encoder
+from cutlayer.parties.evaluation import Evaluation
 from cutlayer.protocol import Address, Role, Transport
 from cutlayer.protocol.interruption import interruptible
 from cutlayer.reports import print_table, write_page
@@ -76,8 +77,8 @@ def label_party(context: typer.Context, config: Configuration) -> None:
         write_findings(run.findings, folder / FINDINGS_FILE)
         print_table(run.findings, console)
     if half.validation is not None:
-        console.print(f"Validation AUC {half.validation.auc:.4f}, loss {half.validation.loss:.4f}")
-    console.print(f"Test AUC {half.test.auc:.4f}, loss {half.test.loss:.4f}")
+        console.print(_quality("Validation", half.validation))
+    console.print(_quality("Test", half.test))
     print_left_out(half.agreement.only_here, half.agreement.only_there, configuration, console)
     console.print(f"Predictions: {folder / PREDICTIONS_FILE}\n{page}", soft_wrap=True)
 
@@ -139,6 +140,13 @@ def predict(
             shared = predict_as_label_party(asking, reading, transport, target, tell=_tell(console))
     console.print(f"{len(shared.ids):,} records were predicted: {target}", soft_wrap=True)
     print_left_out(shared.only_here, shared.only_there, asking, console)
+
+
+def _quality(part: str, found: Evaluation) -> str:
+    """AUC with its interval, and loss beside that of the share of positives alone."""
+    ends = f"{found.interval.low:.4f} to {found.interval.high:.4f}"
+    share = "" if found.base_loss is None else f" (share of positives alone: {found.base_loss:.4f})"
+    return f"{part} AUC {found.auc:.4f} (95 % interval {ends}), loss {found.loss:.4f}{share}"
 
 
 def overrides_of(context: typer.Context) -> dict[str, str]:

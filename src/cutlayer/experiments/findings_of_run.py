@@ -189,6 +189,11 @@ def _utility(label: tuple[str, str], done: list[_Done]) -> Utility:
         strength=label[1],
         test_auc=[result.test_auc for result in results],
         test_loss=[result.test_loss for result in results],
+        test_auc_low=[result.test_auc_low for result in results],
+        test_auc_high=[result.test_auc_high for result in results],
+        base_loss=[result.base_loss for result in results],
+        mean_probability=[result.mean_probability for result in results],
+        positive_share=[result.test_positive_share for result in results],
     )
 
 

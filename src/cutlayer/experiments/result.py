@@ -26,6 +26,14 @@ class Result(BaseModel):
     canaries: int
     test_auc: float
     test_loss: float
+    test_auc_low: float | None = None
+    """Lower end of the 95 % interval of the test AUC; ``None`` in runs of earlier versions."""
+    test_auc_high: float | None = None
+    base_loss: float | None = None
+    """Test loss of the share of positives alone."""
+    mean_probability: float | None = None
+    """Mean predicted probability on the test records."""
+    test_positive_share: float | None = None
     releases: int
     """Gradient messages that were sent."""
     rows: int
@@ -54,6 +62,11 @@ def result_of(plan: Plan, training: Training, half: TopHalf, seconds: float) -> 
         canaries=training.canaries,
         test_auc=half.test.auc,
         test_loss=half.test.loss,
+        test_auc_low=half.test.interval.low,
+        test_auc_high=half.test.interval.high,
+        base_loss=half.test.base_loss,
+        mean_probability=half.test.mean_probability,
+        test_positive_share=half.test.positive_share,
         releases=half.sent.releases,
         rows=half.sent.rows,
         one_release=_kept(training, 0 if sends_nothing else 1),

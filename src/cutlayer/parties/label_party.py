@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -438,12 +439,13 @@ class LabelParty:
     def _result(self, head: Head, prepared: Prepared, logit: Tensor, step: int = 0) -> TopHalf:
         """Evaluate on true labels and gather what the run leaves."""
         agreement, labels = prepared.agreement, prepared.labels
+        share = float(labels[agreement.train].double().mean())
+        score = partial(evaluate, base_share=share)
         split = len(agreement.validation)
         validation = None
         if split:
-            validation = evaluate(logit[:split], labels[agreement.validation], "validation")
-        test = evaluate(logit[split:], labels[agreement.test], "test")
-        share = float(labels[agreement.train].double().mean())
+            validation = score(logit[:split], labels[agreement.validation], "validation")
+        test = score(logit[split:], labels[agreement.test], "test")
         sent = self._sent
         return TopHalf(
             head.halves, prepared.inputs, agreement, logit, validation, test, share, sent, step

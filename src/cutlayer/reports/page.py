@@ -24,6 +24,7 @@ from cutlayer.reports.summary import (
     seen_by,
     worst_first,
 )
+from cutlayer.reports.worth import base_loss, worth
 
 if TYPE_CHECKING:
     from cutlayer.reports.figures import Panel
@@ -91,6 +92,8 @@ def render_page(findings: Findings) -> str:
         accounts=wording.accounts(findings),
         lead=wording.lead(findings),
         gaps=wording.not_measured(findings),
+        worth=worth(findings),
+        base_loss=base_loss(findings),
         layers=layers_of(findings),
         leak_tables=list(_leak_tables(findings, summaries)),
         names={

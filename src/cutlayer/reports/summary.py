@@ -178,6 +178,29 @@ class ProtectionSummary:
         rows = [(r.test_loss, r.test_loss_error) for r in self.rows]
         return _first(rows) or _estimate(self.utility.test_loss if self.utility else [])
 
+    @property
+    def test_interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the test AUC of one split: the mean of both ends over the splits."""
+        return self._means("test_auc_low", "test_auc_high")
+
+    @property
+    def base_loss(self) -> float | None:
+        """Test loss of the share of positives alone, a mean over the splits."""
+        found = self._means("base_loss", "base_loss")
+        return found[0] if found else None
+
+    @property
+    def calibration(self) -> tuple[float, float] | None:
+        """Mean predicted probability, and the share of positives, over the splits' test records."""
+        return self._means("mean_probability", "positive_share")
+
+    def _means(self, *names: str) -> tuple[float, float] | None:
+        """Means of two fields of the utility over the splits, if every split has both."""
+        lists = [getattr(self.utility, name, []) for name in names]
+        if not all(lists) or any(value is None for values in lists for value in values):
+            return None
+        return fmean(lists[0]), fmean(lists[1])
+
     @cached_property
     def target(self) -> Target:
         """What the headline numbers are measured against: the labels, if anything was."""

@@ -31,6 +31,7 @@ from cutlayer.reports.wording import (
     not_measured,
     printable,
 )
+from cutlayer.reports.worth import base_loss, worth
 
 CHANCE_MARK = "·"
 """Follows a number that chance explains, where a terminal shows no dim text."""
@@ -95,6 +96,8 @@ def print_table(findings: Findings, console: Console) -> None:
             console.print(line)
     for gap in not_measured(findings):
         console.print(Text.assemble(("not measured  ", "yellow"), printable(gap)))
+    for sentence in worth(findings):
+        console.print(Text.assemble(("model  ", "yellow"), printable(sentence)))
     shown, left_out = headlines(findings)
     for verdict in shown:
         about = (f"{printable(verdict.about)}: ", _LEVEL_STYLE[verdict.level])
@@ -111,6 +114,8 @@ def _title(findings: Findings) -> Text:
         f"  {findings.train_records} training records, {findings.positive_share:.1%} positive; "
         f"{findings.test_records} test records; " + _PROCESSES.get(findings.processes, "")
     )
+    if (known := base_loss(findings)) is not None:
+        title.append(f"\nThe share of positives alone has test loss {number(known)}.")
     if findings.noise.startswith("simulation"):
         title.append(f"\n{findings.noise}", "yellow")
     if not findings.complete:
@@ -136,9 +141,10 @@ def _table(findings: Findings, summaries: list[ProtectionSummary], layout: _Layo
     attacks, layers = _shown_attacks(findings, summaries), layers_of(findings)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), show_lines=False)
     apart = layout.test_apart
-    table.add_column(Text("protection" if apart else "protection\ntest AUC\ntest loss"))
+    quality = "test AUC\n95 % range\ntest loss"
+    table.add_column(Text("protection" if apart else f"protection\n{quality}"))
     if apart:
-        table.add_column(Text("test AUC\ntest loss"))
+        table.add_column(Text(quality))
     headers = [_broken(printable(attack), layout.fragment) for attack in attacks]
     widths = [max(6, *(len(line) for line in header)) for header in headers]
     if attacks:
@@ -183,8 +189,11 @@ def _name(summary: ProtectionSummary, apart: bool) -> Text:
 
 
 def _test(summary: ProtectionSummary) -> Text:
-    """Test AUC above test loss, each with its standard error."""
-    return Text(f"{_narrow(summary.test_auc)}\n{_narrow(summary.test_loss)}")
+    """Test AUC, its interval from one split, and test loss; with standard errors over splits."""
+    lines = [_narrow(summary.test_auc), _narrow(summary.test_loss)]
+    if (ends := summary.test_interval) is not None:
+        lines.insert(1, "–".join(number(end).removeprefix("0") for end in ends))
+    return Text("\n".join(lines))
 
 
 def _narrow(value: Estimate | None) -> str:
@@ -298,6 +307,11 @@ def _legend(findings: Findings) -> Text:
         f"All: {over('all', seen_by(findings))}, scores averaged over visits.",
         "Guarantee: rigorous is proven, model holds under assumptions only.",
     ]
+    if any(summary.test_interval for summary in by_protection(findings)):
+        sentences.append(
+            "Test AUC: ± is the standard error over splits, the range below it the 95 % interval "
+            "from the test records of one split."
+        )
     if any(above_bound(row) for row in findings.rows):
         sentences.append(
             f"{BOUND_MARK}: above the bound that is stated for as many releases; the 95 % interval "

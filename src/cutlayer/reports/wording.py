@@ -261,7 +261,9 @@ def not_measured(findings: Findings) -> list[str]:
         gaps.append("Canaries: none in this run, so no bound was put to the test.")
     splits = [len(utility.test_auc) for utility in findings.utility]
     if splits and max(splits) == 1:
-        gaps.append("Spread of test AUC and loss: one split only, so no standard error.")
+        gaps.append(
+            "Spread of test AUC and loss over trainings: one split only, so no standard error."
+        )
     if skipped := max((row.one_class_batches for row in findings.rows), default=0):
         gaps.append(
             f"Batches of one class: up to {skipped} in a training were protected and sent as all "

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from cutlayer.audits import ReleaseAudit
-from cutlayer.audits.findings import Findings
+from cutlayer.audits.findings import Findings, Utility
 from cutlayer.audits.training_audit import TrainingAudit
 from cutlayer.data import TableReading
 from cutlayer.durable import create_private, storage, whole_file
@@ -356,8 +356,17 @@ def _findings(
         },
         complete=True,
         features_label_party=half.inputs.shape.width,
-        test_auc=[half.test.auc],
-        test_loss=[half.test.loss],
+        utility=Utility(
+            protection=promise.name,
+            strength=promise.strength,
+            test_auc=[half.test.auc],
+            test_loss=[half.test.loss],
+            test_auc_low=[half.test.interval.low],
+            test_auc_high=[half.test.interval.high],
+            base_loss=[half.test.base_loss],
+            mean_probability=[half.test.mean_probability],
+            positive_share=[half.test.positive_share],
+        ),
     )
     sent = half.sent
     coverage = Coverage(

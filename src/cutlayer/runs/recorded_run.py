@@ -199,13 +199,11 @@ def _known(context: RecordingContext, folder: Path, promise: Promise, sent: int)
     kept = read_findings(folder / _FINDINGS)
     if kept.messages_sent not in (None, sent):
         return run
-    known = kept.utility[0] if kept.utility else None
     return replace(
         run,
         settings=kept.settings,
         complete=kept.complete,
         features_label_party=kept.features_label_party,
-        test_auc=known.test_auc if known else [],
-        test_loss=known.test_loss if known else [],
+        utility=kept.utility[0] if kept.utility else None,
         description=kept.description,
     )

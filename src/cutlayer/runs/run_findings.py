@@ -1,7 +1,7 @@
 """The findings of a run: what is known of it, joined with what attacks on its messages reached."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from cutlayer.audits.finding_rows import GENEROUS_HINT, Attacked, Audited, attack_fields
 from cutlayer.audits.findings import Applied, Bound, Findings, Utility
@@ -95,8 +95,8 @@ class KnownRun:
     features_non_label_party: int = 0
     processes: int = 2
     first_layer: str = NOT_HANDED_OVER
-    test_auc: Sequence[float] = field(default_factory=list)
-    test_loss: Sequence[float] = field(default_factory=list)
+    utility: Utility | None = None
+    """How well the model predicts, where that is known; under the name of any protection."""
     description: str | None = None
 
 
@@ -118,12 +118,10 @@ def findings_of_attacked(
         after: epochs after which attacks were measured beside the last.
     """
     promise = run.promise
-    utility = Utility(
-        protection=promise.name,
-        strength=promise.strength,
-        test_auc=list(run.test_auc),
-        test_loss=list(run.test_loss),
-    )
+    utility = Utility(protection=promise.name, strength=promise.strength, test_auc=[], test_loss=[])
+    if run.utility is not None:
+        named = {"protection": promise.name, "strength": promise.strength}
+        utility = run.utility.model_copy(update=named)
     audited = Audited(
         utility,
         promise.over(1),
