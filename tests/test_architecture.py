@@ -12,7 +12,7 @@ import pytest
 import cutlayer
 
 SOURCE = Path(cutlayer.__file__).parent
-FIRST_ROW = {"check", "durable", "errors", "extras", "lazy", "rng", "registry"}
+FIRST_ROW = {"check", "durable", "errors", "escaping", "extras", "lazy", "rng", "registry"}
 MAY_IMPORT = {
     **dict.fromkeys(FIRST_ROW, FIRST_ROW),
     "data": FIRST_ROW,

@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from cutlayer.cli.complaint import FAILED, INTERRUPTED, TO_MEND, complain
-from cutlayer.cli.screen import screen
+from cutlayer.cli.screen import escape_reports, screen
 from cutlayer.cli.standard_streams import lenient_streams
 from cutlayer.errors import (
     ConfigurationError,
@@ -198,6 +198,7 @@ for _name, _command in COMMANDS.items():
 
 def main() -> None:
     """Entry point: errors of ours become one message and an exit status."""
+    escape_reports()
     with lenient_streams():
         _run()
 

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from cutlayer.cli.party_commands import Configuration, overrides_of
 from cutlayer.cli.screen import screen
+from cutlayer.escaping import escaped
 from cutlayer.operation.checkup import Check, Verdict
 from cutlayer.operation.doctor import examine
 
@@ -43,8 +44,8 @@ def table_of(checks: Iterable[Check]) -> Table:
         table.add_row(
             Text(check.verdict.value, style=_STYLE[check.verdict]),
             Text(check.subject),
-            Text(check.found),
+            Text(escaped(check.found)),
         )
         if check.fix:
-            table.add_row("", "", Text(f"To do: {check.fix}", style="italic"))
+            table.add_row("", "", Text(f"To do: {escaped(check.fix)}", style="italic"))
     return table

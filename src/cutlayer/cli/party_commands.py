@@ -20,6 +20,7 @@ from cutlayer.cli.training_progress import TrainingProgress
 from cutlayer.data import TableReading
 from cutlayer.durable import only_process
 from cutlayer.errors import ConfigurationError, DataError, MissingExtraError
+from cutlayer.escaping import escaped
 from cutlayer.operation.monitor import Monitor
 from cutlayer.operation.status import RunStatus
 from cutlayer.parties.checkpoint import load_encoder
@@ -227,7 +228,7 @@ def _read(
     torch.set_num_threads(configuration.threads)
     reading = read_records(configuration, predicting=predicting)
     for notice in reading.notices:
-        console.print(notice, style="yellow", soft_wrap=True)
+        console.print(escaped(notice), style="yellow", soft_wrap=True)
     return reading
 
 
@@ -268,7 +269,7 @@ def met_peer(configuration: PartyConfiguration, console: Console) -> Iterator[Tr
     """Meet the peer for one session, and say what was negotiated."""
     with endpoint_of(configuration, _announce(configuration, console)) as endpoint:
         transport = endpoint.meet(deadline=configuration.wait)
-        console.print(f"Connected by {transport.describe()}.", soft_wrap=True)
+        console.print(f"Connected by {escaped(transport.describe())}.", soft_wrap=True)
         yield transport
 
 
@@ -276,7 +277,7 @@ def _tell(console: Console) -> Callable[[str], None]:
     """Shows notices of a run."""
 
     def tell(notice: str) -> None:
-        console.print(notice, style="yellow", soft_wrap=True)
+        console.print(escaped(notice), style="yellow", soft_wrap=True)
 
     return tell
 

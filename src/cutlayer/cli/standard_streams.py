@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO, cast
 
+from cutlayer.escaping import escape
+
 _PLAIN = {
     "–": "-",
     "—": "-",
@@ -124,17 +126,7 @@ def _plain_signs(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]
-    return "".join(_PLAIN.get(sign) or _escaped(sign) for sign in lacking), error.end
-
-
-def _escaped(sign: str) -> str:
-    """A character as an escape."""
-    is_byte = "\udc80" <= sign <= "\udcff"  # how Python keeps a byte that is no UTF-8
-    return (
-        f"\\x{ord(sign) - 0xDC00:02x}"
-        if is_byte
-        else sign.encode("ascii", "backslashreplace").decode()
-    )
+    return "".join(_PLAIN.get(sign) or escape(sign) for sign in lacking), error.end
 
 
 codecs.register_error(_PLAIN_SIGNS, _plain_signs)

@@ -7,6 +7,7 @@ import torch
 
 from cutlayer.data import DATASETS
 from cutlayer.errors import CutlayerError, PeerEndedError
+from cutlayer.escaping import escaped
 from cutlayer.experiments.comparison import pending, training_folder
 from cutlayer.experiments.plan import ALONE, read_plan
 from cutlayer.experiments.two_parties import NON_LABEL_FOLDER, build_non_label_party
@@ -43,10 +44,10 @@ def main() -> int:
     try:
         run_peer(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
     except PeerEndedError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{escaped(str(error))}\n")
         return 0 if error.stopped else 1
     except CutlayerError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{escaped(str(error))}\n")
         return 1
     return 0
 
