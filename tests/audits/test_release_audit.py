@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from cutlayer.audits.release_audit import ReleaseAudit
+from cutlayer.attacks import Attack
+from cutlayer.audits.release_audit import ReleaseAudit, usual_spacing
 from cutlayer.transcript import Release
 
 RECORDS, STEPS_PER_EPOCH = 40, 4
@@ -39,3 +40,41 @@ def test_the_rest_of_a_training_tells_nothing_of_its_first_epochs(first_step):
 
 def test_some_messages_of_the_first_epochs_do_not_stand_for_all():
     assert read_after(first_step=0, every=3) == set()
+
+
+def audited_steps(every, steps, seed=0):
+    """Which steps an audit looked at, by the hints that its attack was given."""
+    looked = []
+
+    def look(gradient):
+        looked.append(int(gradient[0, 0]))
+        return gradient[:, 0]
+
+    generator = torch.Generator().manual_seed(seed)
+    attacks = {"look": Attack(look, family="norm")}
+    audit = ReleaseAudit(LABELS, generator=generator, every=every, attacks=attacks)
+    rows = torch.arange(RECORDS)
+    for step in range(steps):
+        sent = torch.full((RECORDS, 2), float(step))
+        audit.on_release(Release(step, step, rows, sent, sent), LABELS, sent)
+    return sorted(set(looked))
+
+
+def test_one_of_every_so_many_messages_is_attacked_and_nobody_can_foresee_which():
+    found = [audited_steps(7, 70, seed) for seed in range(20)]
+    assert all([step // 7 for step in steps] == list(range(10)) for steps in found)
+    places = [step % 7 for steps in found for step in steps]
+    # 200 draws among 7 places: 28.6 each, deviation sqrt(200 * 6 / 49) = 4.95.
+    assert all(abs(places.count(place) - 200 / 7) < 5 * 4.95 for place in range(7))
+
+
+def test_all_messages_are_attacked_where_every_is_one():
+    assert audited_steps(1, 6) == list(range(6))
+
+
+@pytest.mark.parametrize(
+    ("messages", "spacing"), [(1, 1), (39, 1), (40, 2), (999, 49), (1000, 50), (10**6, 50)]
+)
+def test_the_usual_spacing_takes_two_percent_or_twenty(messages, spacing):
+    assert usual_spacing(messages) == spacing
+    assert messages // spacing >= min(messages, 20)

@@ -358,6 +358,32 @@ def test_frozen_sends_no_gradient(pair):
     assert findings["rows"][0]["guarantee"]["leak_auc"] == 0.5
 
 
+def test_a_long_run_is_attacked_in_part_and_says_so(pair):
+    done = pair.run(label=("--epochs", "12"), other=("--epochs", "12"))
+    assert_ended_well(done)
+    findings = json.loads((pair.kept("label") / "findings.json").read_text())
+    sent = findings["messages_sent"]
+    every = findings["messages_every"]
+    assert 1 < every == sent // 20 == findings["settings"]["audit_every"]
+    looked_at = {row["batches"] for row in findings["rows"] if row["releases"] == "one"}
+    assert looked_at <= {sent // every, sent // every + 1}
+    shown = " ".join(done["label"][1].split())
+    assert f"one of every {every} (audit_every), {1 / every:.0%} of them" in shown
+    # A step was chosen by chance, and not because it was the first.
+    steps = {step for curve in findings["curves"] for step in curve["step"]}
+    assert steps != set(range(0, sent, every))
+
+
+def test_all_messages_are_attacked_on_demand(pair):
+    done = pair.run(label=("--epochs", "12", "--audit_every", "1"), other=("--epochs", "12"))
+    assert_ended_well(done)
+    findings = json.loads((pair.kept("label") / "findings.json").read_text())
+    assert findings["messages_every"] == 1
+    assert {r["batches"] for r in findings["rows"] if r["releases"] == "one"} == {
+        findings["messages_sent"]
+    }
+
+
 def test_wide_deep_by_two_commands(pair):
     model = ("--model", "wide_deep", "--epochs", "30")
     assert_ended_well(pair.run(label=model, other=model))

@@ -251,9 +251,11 @@ def not_measured(findings: Findings) -> list[str]:
     if findings.messages_every > 1:
         gaps.append(
             f"Most messages: the attacks looked at one of every {findings.messages_every:,} "
-            "(audit_every), so they joined fewer visits of a record than the peer has; with all of "
-            f"them they may read more. {_COUNTED} A run with the key record can be attacked as a "
-            "whole by `cutlayer audit`."
+            f"(audit_every), {1 / findings.messages_every:.0%} of them, so they joined fewer "
+            "visits of a record than the peer has; with all of them they may read more. "
+            f"{_COUNTED} With audit_every = 1 all are attacked while they are sent, which takes "
+            "several times as long as the training; a run with the key record can be attacked as a "
+            "whole afterwards, by `cutlayer audit`."
         )
     if findings.first_layer != "measured":
         gaps.append(f"First layer: {findings.first_layer}")

@@ -109,6 +109,9 @@ class RunKeys(BaseModel):
     """The most ids that this party brings to a private alignment, or accepts from its peer."""
 
 
+_NUMBERS = (int, float, ByteSize, int | None, float | None)
+
+
 class PartyConfiguration(ReadingKeys, RunKeys):
     """Settings that both parties have. Unknown keys are errors.
 
@@ -134,7 +137,7 @@ class PartyConfiguration(ReadingKeys, RunKeys):
     def _no_flag_for_a_number(cls, value: object, info: ValidationInfo) -> object:
         """Refuse true where a number stands; Python would read 1."""
         field = cls.model_fields[info.field_name or ""]
-        if isinstance(value, bool) and field.annotation in (int, float, ByteSize, float | None):
+        if isinstance(value, bool) and field.annotation in _NUMBERS:
             raise ValueError("Input should be a number")
         return value
 
@@ -226,8 +229,8 @@ class LabelConfiguration(PartyConfiguration):
     label: str
     positive: str | int | float | bool | None = None
     negative: Literal["rest"] | None = None
-    audit_every: int = Field(default=1, ge=0)
-    """Attack every so many outgoing batches; 0: none."""
+    audit_every: int | None = Field(default=None, ge=0)
+    """Attack one of every so many messages; 0: none; by default about 2 %, at least 20 of them."""
     cadence: float = Field(default=0.0, ge=0, le=30)
     """Seconds; replies leave at multiples of it, one or two after their request is taken up."""
     record: ByteSize = Field(default=ByteSize(0), ge=0)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from cutlayer.audits import ReleaseAudit
 from cutlayer.audits.findings import Findings, Utility
+from cutlayer.audits.release_audit import usual_spacing
 from cutlayer.audits.training_audit import TrainingAudit
 from cutlayer.data import TableReading
 from cutlayer.durable import create_private, storage, whole_file
@@ -32,7 +33,7 @@ from cutlayer.parties import (
 from cutlayer.parties.checkpoint import load_encoder, load_weights, save_half, step_of_half
 from cutlayer.parties.handshake import Tell, say_nothing
 from cutlayer.parties.observers import ProgressObserver, ReleaseObserver
-from cutlayer.protocol import Transport
+from cutlayer.protocol import Role, Transport
 from cutlayer.rng import SecretNoise
 from cutlayer.runs.configuration import (
     FROZEN,
@@ -99,8 +100,9 @@ def run_label_party(
 
         def make_observers(agreement: Agreement, canaries: Canaries) -> Sequence[ReleaseObserver]:
             looking: list[ReleaseObserver] = []
-            if configuration.audit_every:
-                every, generator = configuration.audit_every, torch.Generator()
+            if every := _audited_every(configuration, agreement):
+                generator = torch.Generator()
+                generator.seed()
                 audits.append(ReleaseAudit(canaries.labels, generator=generator, every=every))
                 looking += audits
             if configuration.record:
@@ -344,6 +346,7 @@ def _findings(
     configuration: LabelConfiguration, half: TopHalf, audits: list[ReleaseAudit], promise: Promise
 ) -> Findings:
     """Describe the run for the report."""
+    every = _audited_every(configuration, half.agreement)
     run = KnownRun(
         data=configuration.run,
         promise=promise,
@@ -352,7 +355,7 @@ def _findings(
         positive_share=half.positive_share,
         settings={
             key: value if isinstance(value, str | int | float | bool | None) else str(value)
-            for key, value in configuration.model_dump().items()
+            for key, value in {**configuration.model_dump(), "audit_every": every}.items()
         },
         complete=True,
         features_label_party=half.inputs.shape.width,
@@ -375,7 +378,7 @@ def _findings(
         before=sent.begin,
         recorded=recorded_messages(configuration.run_folder, before=sent.begin),
         sent=sent.begin + sent.releases,
-        every=max(1, configuration.audit_every),
+        every=max(1, every),
     )
     audit = TrainingAudit(audits[0].result(), ()) if audits else None
     return findings_of_attacked(
@@ -387,6 +390,16 @@ def _findings(
         "starts of the run.",
         after=() if audit is None else _epochs_of_some(audit),
     )
+
+
+def _audited_every(configuration: LabelConfiguration, agreement: Agreement) -> int:
+    """One of every so many messages is attacked; 0: none."""
+    if configuration.protection == FROZEN:
+        return 0
+    if configuration.audit_every is not None:
+        return configuration.audit_every
+    records, order_seed = len(agreement.train), agreement.order_seed
+    return usual_spacing(len(configuration.terms().schedule(records, order_seed, Role.LABEL)))
 
 
 def _epochs_of_some(audit: TrainingAudit) -> list[int]:
