@@ -5,8 +5,10 @@ from safetensors.numpy import save_file as save_numpy
 from safetensors.torch import save_file
 
 from cutlayer.audits import AuditScope, audit_leak
+from cutlayer.audits.array_limit import default_limit, memory_bytes
+from cutlayer.audits.foreign_arrays import is_foreign
 from cutlayer.audits.foreign_findings import findings_of_foreign_transcript
-from cutlayer.audits.foreign_transcript import is_foreign, read_foreign_transcript
+from cutlayer.audits.foreign_transcript import read_foreign_transcript
 from cutlayer.audits.scope import attack_named
 from cutlayer.audits.training_audit import audit_training
 from cutlayer.errors import DataError
@@ -125,6 +127,14 @@ def test_inference_is_audited_where_it_was_recorded(tmp_path):
         ({"inference_labels": np.zeros(3)}, "needs inference_activation beside it"),
         ({"inference_labels": np.zeros(3), "inference_activation": np.zeros((4, 1))},
          "inference_labels must be 4 values"),
+        ({"inference_labels": np.array(["0", "1"]), "inference_activation": np.zeros((2, 1))},
+         "inference_labels must be 2 values 0 or 1, got <U1"),
+        ({"step": np.full(180, 2**63, dtype=np.uint64)}, "step must be at most 92233720368"),
+        ({"labels": np.zeros((180, 0))}, r"labels must be numbers .* of shape \(180, 0\)"),
+        ({"gradient": np.zeros((180, 0))}, r"of shape \(rows, width\), got float64 of shape"),
+        ({"features": np.zeros((180, 0))}, "features must be a float array of shape"),
+        ({"gradient": np.full((180, 2), "x")}, "gradient must be a float array"),
+        ({"gradient": np.full((180, 2), np.longdouble("1e400"))}, "must be finite, got NaN or inf"),
     ],
 )  # fmt: skip
 def test_each_wrong_thing_is_named_with_its_file(tmp_path, change, message):
@@ -140,6 +150,53 @@ def test_epochs_that_fall_are_refused(tmp_path):
     table["epoch"] = 2 - table["epoch"]
     with pytest.raises(DataError, match="epochs must not fall as steps grow, got that at step 2"):
         read_foreign_transcript(save(tmp_path / "sent.npz", table))
+
+
+def test_a_long_double_is_read_as_float64(tmp_path):
+    table = arrays()
+    longer = table | {n: table[n].astype(np.longdouble) for n in ("gradient", "labels")}
+    (found, expected) = (
+        read_foreign_transcript(save(tmp_path / name, values))
+        for name, values in (("a.npz", longer), ("b.npz", table))
+    )
+    for one, other in zip(found.releases, expected.releases, strict=True):
+        assert torch.equal(one.gradient, other.gradient)
+    assert torch.equal(found.truth.labels, expected.truth.labels)
+
+
+@pytest.mark.parametrize("order", [">", "<"])
+def test_every_order_of_bytes_is_read(tmp_path, order):
+    table = arrays()
+    turned = {
+        name: values.astype(f"{order}{values.dtype.str[1:]}") for name, values in table.items()
+    }
+    (found, expected) = (
+        read_foreign_transcript(save(tmp_path / name, values))
+        for name, values in (("a.npz", turned), ("b.npz", table))
+    )
+    for one, other in zip(found.releases, expected.releases, strict=True):
+        assert (one.step, one.epoch) == (other.step, other.epoch)
+        assert torch.equal(one.gradient, other.gradient)
+        assert torch.equal(one.records, other.records)
+
+
+@pytest.mark.parametrize("name", ["sent.npz", "sent.safetensors", "sent"])
+def test_arrays_beyond_the_limit_are_not_read(tmp_path, name):
+    path = save(tmp_path / name, arrays())
+    needed = 180 * (2 * 8 + 8 + 8 + 8 + 8)
+    read_foreign_transcript(path, max_bytes=needed)
+    with pytest.raises(DataError, match=r"take 8,640 bytes .* 8,639 are read.*--max-bytes"):
+        read_foreign_transcript(path, max_bytes=needed - 1)
+
+
+def test_a_small_file_that_unpacks_to_much_is_not_read_by_default(tmp_path):
+    """Whatever the machine's memory: real gradients hardly shrink."""
+    small, large = tmp_path / "small.npz", tmp_path / "large.npz"
+    small.write_bytes(bytes(1000))
+    large.write_bytes(bytes(8 << 20))
+    assert default_limit(small, 1) == min(256 << 20, memory_bytes() // 2)
+    assert default_limit(large, 1) == min(512 << 20, memory_bytes() // 2)
+    assert default_limit(large, 10**6) == memory_bytes() // (2 * 10**6)
 
 
 def test_objects_are_never_unpickled(tmp_path):

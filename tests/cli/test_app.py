@@ -88,6 +88,8 @@ def test_simulate_audit_and_report(cutlayer, tmp_path):
         (["audit", "nowhere", "--attacks", ","], ["--attacks"]),
         (["audit", "nowhere", "--hints", "few"], ["--hints", "0,1,5,20"]),
         (["audit", "nowhere", "--seeds", "0"], ["--seeds", "at least 1"]),
+        (["audit", "nowhere", "--max-bytes", "much"], ["--max-bytes", "8GiB"]),
+        (["audit", "nowhere", "--max-bytes", "0"], ["--max-bytes", "8GiB"]),
         (["audit", "a", "b"], ["one run or transcript"]),
         (["audit", "nowhere", "--canaries", "1"], ["--canaries", "at least 2"]),
         (["audit", "nowhere", "--canaries", "10"], ["configurations of both parties"]),

@@ -6,6 +6,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from cutlayer.audits.array_limit import default_limit
 from cutlayer.audits.finding_rows import Attacked, Audited, attack_fields
 from cutlayer.audits.findings import Applied, Bound, Findings, Utility
 from cutlayer.audits.foreign_transcript import read_foreign_transcript
@@ -29,6 +30,7 @@ def findings_of_foreign_transcript(
     scope: AuditScope,
     on_progress: Callable[[int, int], None],
     workers: int = 1,
+    max_bytes: int | None = None,
 ) -> Findings:
     """Read and attack a transcript.
 
@@ -40,12 +42,15 @@ def findings_of_foreign_transcript(
         on_progress: told how many releases are done, and how many there are.
         workers: how many processes share the attacks, as in
             :func:`~cutlayer.audits.training_audit.audit_training`; each holds the transcript.
+        max_bytes: most that the arrays may take in memory; by default what
+            :func:`~cutlayer.audits.array_limit.default_limit` says.
 
     Raises:
         DataError: the transcript breaks a rule.
         ValueError: an attack refuses a release.
     """
-    read = partial(read_foreign_transcript, path)
+    limit = default_limit(path, workers) if max_bytes is None else max_bytes
+    read = partial(read_foreign_transcript, path, max_bytes=limit)
     training = read()
     total = len(training.releases)
     if any(release.epoch for release in islice(training.releases, 1)):

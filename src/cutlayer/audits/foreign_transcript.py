@@ -18,39 +18,23 @@ The rows may stand in any order. A folder holds either one ``NAME.npy`` for each
 ``.npz`` or ``.safetensors`` files that are read one behind the other.
 """
 
-import zipfile
+import math
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
+from cutlayer.audits.foreign_arrays import INFERENCE, read_arrays
 from cutlayer.audits.recorded_training import HeldOut, RecordedTraining
 from cutlayer.audits.truth import Truth
 from cutlayer.errors import DataError
+from cutlayer.transcript.array_file import Array
 from cutlayer.transcript.release import Release
 
-SUFFIXES = (".npz", ".safetensors")
-
-_OTHER_NAMES = {
-    "gradients": "gradient",
-    "records": "ids",
-    "label": "labels",
-    "steps": "step",
-    "epochs": "epoch",
-    "activations": "activation",
-}
-_NEEDED = ("gradient", "ids", "labels", "step", "epoch")
-_OPTIONAL = ("activation", "features")
-_INFERENCE = ("inference_activation", "inference_labels")
-
-Array = NDArray[np.generic]
+_LARGEST = torch.iinfo(torch.int64).max
 
 
 class ForeignReleases:
@@ -74,18 +58,13 @@ class ForeignReleases:
             )
 
 
-def is_foreign(path: Path) -> bool:
-    """Whether a path looks like a transcript of another framework."""
-    if path.is_dir():
-        return any(path.glob("*.npy")) or any(path.glob("*.npz")) or _safetensors_alone(path)
-    return path.suffix in (*SUFFIXES, ".npy", ".pt", ".pkl", ".csv", ".parquet")
-
-
-def read_foreign_transcript(path: Path) -> RecordedTraining:
+def read_foreign_transcript(path: Path, *, max_bytes: int | None = None) -> RecordedTraining:
     """Read and check a transcript of another framework.
 
     Args:
         path: a ``.npz`` or ``.safetensors`` file, or a folder.
+        max_bytes: most that its arrays may take in memory; ``None`` for no limit. What a file
+            announces is compared with it, and with the file, before any array is read.
 
     Returns:
         A training without hints and without a first layer. Where ``activation`` is missing, it is
@@ -96,27 +75,8 @@ def read_foreign_transcript(path: Path) -> RecordedTraining:
             shape or type, or not finite; a label is neither 0 nor 1 or changes between rows of
             a record; a step has two epochs, or one record twice.
     """
-    arrays = _arrays(path)
-    for name in arrays:
-        if name not in (*_NEEDED, *_OPTIONAL, *_INFERENCE):
-            known = ", ".join((*_NEEDED, *_OPTIONAL, *_INFERENCE))
-            raise DataError(f"{path}: array {name!r} is unknown. Known: {known}. Leave it out.")
-    for name in _NEEDED:
-        if name not in arrays:
-            raise DataError(
-                f"{path}: array {name!r} is missing; there are "
-                f"{', '.join(sorted(arrays)) or 'none'}. A transcript needs "
-                f"{', '.join(_NEEDED)}, one entry a sent gradient row."
-            )
-    rows = len(arrays["gradient"]) if arrays["gradient"].ndim else 0
-    if rows == 0:
-        raise DataError(f"{path}: gradient must have at least one row, got none.")
-    for name in (*_NEEDED, *_OPTIONAL):
-        if name in arrays and (arrays[name].ndim == 0 or len(arrays[name]) != rows):
-            raise DataError(
-                f"{path}: {name} must have {rows:,} entries as gradient has rows, got shape "
-                f"{arrays[name].shape}."
-            )
+    arrays = read_arrays(path, max_bytes)
+    rows = len(arrays["gradient"])
     gradient = _floats(path, "gradient", arrays["gradient"])
     activation = (
         _floats(path, "activation", arrays["activation"])
@@ -148,92 +108,6 @@ def read_foreign_transcript(path: Path) -> RecordedTraining:
     )
 
 
-def _safetensors_alone(folder: Path) -> bool:
-    """Whether a folder holds safetensors files that are none of ours."""
-    ours = ("ids", "truth", "hints", "top", "bottom", "message_top", "prediction_top")
-    names = {path.stem for path in folder.glob("*.safetensors")}
-    return bool(names) and not names & set(ours)
-
-
-def _arrays(path: Path) -> dict[str, Array]:
-    """Every array by its first name."""
-    if not path.exists():
-        raise DataError(f"There is no {path}. Name a run folder or a transcript.")
-    if path.is_dir():
-        return _arrays_of_folder(path)
-    if path.suffix not in SUFFIXES:
-        raise DataError(
-            f"{path} must be a .npz or .safetensors file, or a folder of them or of .npy files."
-        )
-    return _arrays_of_file(path)
-
-
-def _arrays_of_folder(folder: Path) -> dict[str, Array]:
-    """One array a file, or all arrays in pieces."""
-    single = sorted(folder.glob("*.npy"))
-    if single:
-        return _renamed(folder, {path.stem: _loaded(path) for path in single})
-    pieces = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES)
-    if not pieces:
-        raise DataError(f"{folder} holds neither .npy, .npz nor .safetensors files.")
-    parts = [_arrays_of_file(path) for path in pieces]
-    for path, part in zip(pieces, parts, strict=True):
-        if part.keys() != parts[0].keys():
-            raise DataError(
-                f"{path} must hold the arrays of {pieces[0].name} ({', '.join(sorted(parts[0]))}), "
-                f"got {', '.join(sorted(part))}."
-            )
-    try:
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    except ValueError as error:
-        raise DataError(f"{folder}: the files do not fit together ({error}).") from error
-
-
-def _arrays_of_file(path: Path) -> dict[str, Array]:
-    """The arrays of one file."""
-    if path.suffix == ".npz":
-        loaded = _loaded(path)
-        return _renamed(path, loaded)
-    try:
-        tensors = load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise DataError(f"{path} is damaged or no safetensors file ({error}).") from error
-    return _renamed(path, {name: _as_array(tensor) for name, tensor in tensors.items()})
-
-
-def _loaded(path: Path) -> Any:
-    """An array, or the arrays, of a NumPy file; never unpickled."""
-    try:
-        with path.open("rb") as file:
-            found = np.load(file, allow_pickle=False)
-            return dict(found) if path.suffix == ".npz" else found
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        pickled = "allow_pickle" in str(error) or "pickle" in str(error).lower()
-        why = (
-            "holds Python objects, which are never unpickled; save plain numbers and texts"
-            if pickled
-            else f"is damaged or no NumPy file ({error})"
-        )
-        raise DataError(f"{path} {why}.") from error
-
-
-def _as_array(tensor: Tensor) -> Array:
-    """A tensor as an array; bfloat16, which NumPy lacks, as float32."""
-    found: Array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
-    return found
-
-
-def _renamed(path: Path, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Arrays by their first names."""
-    found: dict[str, Array] = {}
-    for name, array in arrays.items():
-        first = _OTHER_NAMES.get(name, name)
-        if first in found:
-            raise DataError(f"{path}: {first} is there under two names. Leave one out.")
-        found[first] = array
-    return found
-
-
 def _floats(path: Path, name: str, array: Array) -> Tensor:
     """A float matrix without NaN."""
     if array.ndim != 2 or array.shape[1] == 0 or array.dtype.kind != "f":
@@ -241,10 +115,13 @@ def _floats(path: Path, name: str, array: Array) -> Tensor:
             f"{path}: {name} must be a float array of shape (rows, width), got {array.dtype} of "
             f"shape {array.shape}."
         )
-    bad = int((~np.isfinite(array)).any(axis=1).sum())
+    # Torch knows the native order of bytes alone, and nothing longer than float64.
+    known = np.float64 if array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")
+    with np.errstate(over="ignore"):
+        native = array.astype(known, copy=False)
+    bad = int((~np.isfinite(native)).any(axis=1).sum())
     if bad:
         raise DataError(f"{path}: {name} must be finite, got NaN or infinity in {bad:,} rows.")
-    native = array.astype(array.dtype.newbyteorder("="), copy=False)
     return torch.from_numpy(np.ascontiguousarray(native))
 
 
@@ -255,10 +132,12 @@ def _whole(path: Path, name: str, array: Array) -> Tensor:
             f"{path}: {name} must be whole numbers of shape (rows,), got {array.dtype} of shape "
             f"{array.shape}."
         )
-    values = torch.from_numpy(array.astype(np.int64))
-    if int(values.min()) < 0:
-        raise DataError(f"{path}: {name} must be at least 0, got {int(values.min())}.")
-    return values
+    least, most = int(array.min()), int(array.max())
+    if least < 0:
+        raise DataError(f"{path}: {name} must be at least 0, got {least}.")
+    if most > _LARGEST:
+        raise DataError(f"{path}: {name} must be at most {_LARGEST}, got {most}.")
+    return torch.from_numpy(array.astype(np.int64))
 
 
 def _records(path: Path, ids: Array) -> tuple[Tensor, int]:
@@ -274,13 +153,12 @@ def _records(path: Path, ids: Array) -> tuple[Tensor, int]:
 
 def _labels_by_record(path: Path, labels: Array, records: Tensor, count: int) -> Tensor:
     """One label a record."""
-    flat = labels.reshape(len(labels), -1)
-    if flat.shape[1] != 1 or labels.dtype.kind not in "iufb":
+    if labels.size != len(labels) or labels.dtype.kind not in "iufb":
         raise DataError(
             f"{path}: labels must be numbers of shape (rows,), got {labels.dtype} of shape "
             f"{labels.shape}."
         )
-    values = flat[:, 0].astype(np.float64)
+    values = labels.reshape(-1).astype(np.float64)
     if not np.isin(values, (0.0, 1.0)).all():
         some = ", ".join(f"{value:g}" for value in np.unique(values)[:4])
         raise DataError(f"{path}: labels must hold only 0 and 1, got {some}.")
@@ -300,7 +178,8 @@ def _labels_by_record(path: Path, labels: Array, records: Tensor, count: int) ->
 
 def _features_by_record(path: Path, features: Array, records: Tensor, count: int) -> Tensor:
     """One row of inputs a record: that of its last row."""
-    flat = _floats(path, "features", features.reshape(len(features), -1))
+    width = math.prod(features.shape[1:])
+    flat = _floats(path, "features", features.reshape(len(features), width))
     by_record = flat.new_zeros(count, flat.shape[1])
     by_record[records] = flat
     return by_record
@@ -328,17 +207,18 @@ def _starts(path: Path, rows: Mapping[str, Tensor]) -> list[int]:
 
 def _held_out(path: Path, arrays: Mapping[str, Array]) -> HeldOut | None:
     """What was sent for prediction."""
-    given = [name for name in _INFERENCE if name in arrays]
+    given = [name for name in INFERENCE if name in arrays]
     if not given:
         return None
     if len(given) == 1:
-        missing = next(name for name in _INFERENCE if name not in arrays)
+        missing = next(name for name in INFERENCE if name not in arrays)
         raise DataError(f"{path}: {given[0]} needs {missing} beside it.")
-    activation = _floats(path, _INFERENCE[0], arrays[_INFERENCE[0]])
-    labels = arrays[_INFERENCE[1]]
-    if labels.shape != (len(activation),) or not np.isin(labels, (0, 1)).all():
+    activation = _floats(path, INFERENCE[0], arrays[INFERENCE[0]])
+    labels = arrays[INFERENCE[1]]
+    is_known = labels.dtype.kind in "iufb" and np.isin(labels, (0, 1)).all()
+    if labels.shape != (len(activation),) or not is_known:
         raise DataError(
-            f"{path}: inference_labels must be {len(activation):,} values 0 or 1, got shape "
-            f"{labels.shape}."
+            f"{path}: inference_labels must be {len(activation):,} values 0 or 1, got "
+            f"{labels.dtype} of shape {labels.shape}."
         )
     return HeldOut(activation, torch.from_numpy(labels.astype(np.int64)))

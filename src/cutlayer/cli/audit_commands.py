@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
+from pydantic import ByteSize, Field, TypeAdapter, ValidationError
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -19,8 +20,8 @@ from rich.progress import (
 )
 
 from cutlayer.audits.findings import Findings, read_findings, write_findings
+from cutlayer.audits.foreign_arrays import is_foreign
 from cutlayer.audits.foreign_findings import findings_of_foreign_transcript
-from cutlayer.audits.foreign_transcript import is_foreign
 from cutlayer.audits.scope import FULL_SCOPE, AnyAttack, AuditScope, all_attacks, attack_named
 from cutlayer.audits.worker_process import available_cores
 from cutlayer.cli.comparison_progress import ComparisonProgress
@@ -78,6 +79,14 @@ Coins = Annotated[
     int | None,
     typer.Option("--canaries", help="Train anew with so many coins for labels, and attack those."),
 ]
+MaxBytes = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Most memory for the arrays of a transcript, as 8GiB. Default: by the machine and "
+        "the file.",
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(help="Folder of findings and page. Default: the run folder, or runs/NAME-audit."),
@@ -91,12 +100,14 @@ def audit(
     seeds: Seeds = FULL_SCOPE.seeds,
     canaries: Coins = None,
     workers: Workers = None,
+    max_bytes: MaxBytes = None,
     out: Out = None,
 ) -> None:
     """Attack recorded messages with every attack, and write findings and report."""
     if workers is not None and workers < 1:
         raise ConfigurationError(f"--workers: at least 1, got {workers}.")
     asked = _Asked(_chosen(attacks), _scope(hints, seeds), workers or available_cores())
+    limit = _size(max_bytes)
     console = screen()
     if canaries is None and len(target) > 1:
         raise ConfigurationError(
@@ -106,7 +117,7 @@ def audit(
         if canaries is not None:
             folder, findings = _with_canaries(target, canaries, asked, out, console)
         else:
-            folder, findings = _of_recording(target[0], asked, out, console)
+            folder, findings = _of_recording(target[0], asked, limit, out, console)
     except ValueError as error:  # an attack refuses what was recorded, NaN say
         raise DataError(f"{shlex.join(map(str, target))}: {error}") from error
     if folder.exists() and not folder.is_dir():
@@ -136,6 +147,7 @@ def show(folder: Path, console: Console) -> None:
 def _of_recording(
     target: Path,
     asked: _Asked,
+    limit: int | None,
     out: Path | None,
     console: Console,
 ) -> tuple[Path, Findings]:
@@ -158,7 +170,7 @@ def _of_recording(
     if target.exists() and is_foreign(target):
         with _bar(console) as on_progress:
             return out or Path("runs") / f"{target.stem}-audit", findings_of_foreign_transcript(
-                target, **asked._asdict(), on_progress=on_progress
+                target, **asked._asdict(), on_progress=on_progress, max_bytes=limit
             )
     raise _nothing_to_attack(target)
 
@@ -241,6 +253,16 @@ def _scope(hints: str, seeds: int) -> AuditScope:
     if seeds < 1:
         raise ConfigurationError(f"--seeds: at least 1, got {seeds}.")
     return replace(FULL_SCOPE, hints=counts, seeds=seeds, few_records=any(counts))
+
+
+def _size(text: str | None) -> int | None:
+    """A number of bytes, with or without a unit."""
+    if text is None:
+        return None
+    try:
+        return TypeAdapter(Annotated[ByteSize, Field(ge=1)]).validate_python(text)
+    except ValidationError as error:
+        raise ConfigurationError(f"--max-bytes: a size as 8GiB, got {text!r}.") from error
 
 
 def _chosen(attacks: str | None) -> Mapping[str, AnyAttack] | None:

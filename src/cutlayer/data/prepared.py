@@ -191,7 +191,7 @@ class PreparedData:
         path = shard.path.with_suffix(".npy")
         try:
             stored = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise self._damaged(path, error) from error
         if len(stored) != len(shard.ids):
             raise self._damaged(path, f"{len(stored)} images for {len(shard.ids)} ids")

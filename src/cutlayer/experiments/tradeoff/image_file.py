@@ -13,6 +13,7 @@ from torch.nn import functional
 from cutlayer.data.party_table import LABEL_PARTY, NON_LABEL_PARTY
 from cutlayer.data.tensor_records import TensorRecords
 from cutlayer.errors import DataError
+from cutlayer.transcript.array_file import ArrayFile
 
 ID, IMAGE, TARGET = "isic_id", "jpeg", "target"
 """Columns of a Parquet file of images."""
@@ -57,9 +58,9 @@ def read_images(path: Path, side: int | None) -> tuple[TensorRecords, TensorReco
 
 def _npz(path: Path) -> tuple[Tensor, Tensor, tuple[str, ...]]:
     """Pixels, labels and ids of an ``.npz``."""
-    with np.load(path, allow_pickle=False) as arrays:
-        pixels, labels = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"])
-        named = arrays[ID] if ID in arrays else np.arange(len(labels))
+    arrays = ArrayFile(path).read()
+    pixels, labels = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"])
+    named = arrays[ID] if ID in arrays else np.arange(len(labels))
     if pixels.ndim != 4 or pixels.shape[-1] != 3 or pixels.dtype != torch.uint8:
         raise ValueError(f"x must be uint8 (images, height, width, 3), got {tuple(pixels.shape)}")
     return pixels, labels, tuple(str(name) for name in named)
