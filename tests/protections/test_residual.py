@@ -1,6 +1,8 @@
 """The residual protection: its noise, its grid, its bounds, and the best attack on it."""
 
+import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -8,9 +10,9 @@ import torch
 from scipy import stats
 from scipy.special import expit, ndtr
 
-from cutlayer.errors import ProtectionError
+from cutlayer.errors import ConfigurationError, ProtectionError
 from cutlayer.leakage.leak_auc import leak_auc
-from cutlayer.protections.residual import Residual
+from cutlayer.protections import PROTECTIONS, Residual, parse_protection
 from cutlayer.rng import SecretNoise, SeededNoise
 
 
@@ -31,83 +33,42 @@ def test_bound_is_that_of_the_gaussian_mechanism(sigma, releases):
     assert bound.releases == releases
 
 
-@pytest.mark.parametrize("allocation", ["uniform", "marvell"])
-def test_target_is_reached_over_the_planned_releases(allocation):
-    share = 0.1 if allocation == "marvell" else None
-    protection = Residual(max_leak_auc=0.6, releases=8, allocation=allocation, positive_share=share)
+def test_target_is_reached_over_the_planned_releases():
+    protection = Residual(max_leak_auc=0.6, releases=8)
     assert protection.guarantee(8).leak_auc == pytest.approx(0.6, abs=1e-10)
     assert protection.guarantee(8).leak_auc <= 0.6 + 1e-15
     assert protection.guarantee(0).leak_auc == 0.5
 
 
-@pytest.mark.parametrize(("p", "s"), [(0.5, 4.0), (0.05, 4.0), (0.9, 0.3)])
-def test_marvell_allocation_in_closed_form(p, s):
-    # sumKL = sqrt((1 + p t)(1 + q t)) - 1 + t/2 with t = 1/s, and mean power s.
-    protection = Residual(allocation="marvell", s=s, positive_share=p)
-    t = 1 / s
-    sum_kl = math.sqrt((1 + p * t) * (1 + (1 - p) * t)) - 1 + t / 2
-    for releases in (1, 3):
-        auc = protection.guarantee(releases).leak_auc
-        # AUC = 1 / (1 + exp(-z)) with z tanh(z/2) = sumKL: put back into the inequality.
-        reached = (2 * auc - 1) * math.log(auc / (1 - auc))
-        assert reached == pytest.approx(releases * sum_kl, rel=1e-9)
-    power = p * protection.deviation_pos**2 + (1 - p) * protection.deviation_neg**2
-    assert power == pytest.approx(s, rel=1e-12)
-    assert protection.noise_deviation == pytest.approx(math.sqrt(s), rel=1e-12)
-    # The rare class gets more noise.
-    assert (protection.deviation_pos > protection.deviation_neg) == (p < 0.5)
-
-
-def test_uniform_and_even_marvell_are_the_same_noise():
-    even = Residual(allocation="marvell", s=4.0, positive_share=0.5)
-    assert even.deviation_pos == pytest.approx(2.0, rel=1e-12)
-    assert even.deviation_neg == pytest.approx(2.0, rel=1e-12)
-    assert Residual(sigma=2.0).deviation_pos == Residual(sigma=2.0).deviation_neg == 2.0
-
-
-@pytest.mark.parametrize(
-    "protection",
-    [
-        Residual(sigma=1.5),
-        Residual(sigma=4.0),
-        Residual(allocation="marvell", s=2.0, positive_share=0.1),
-    ],
-    ids=lambda p: p.strength,
-)
+@pytest.mark.parametrize("sigma", [1.5, 4.0])
 @pytest.mark.parametrize("releases", [1, 6])
-def test_an_attacker_who_knows_all_but_the_label_stays_below_the_bound(protection, releases):
-    """He knows logits, noise levels and everything else: he ranks by the likelihood ratio."""
+def test_an_attacker_who_knows_all_but_the_label_stays_below_the_bound(sigma, releases):
+    """He knows logits, noise level and everything else: he ranks by the likelihood ratio."""
+    protection = Residual(sigma=sigma)
     logit, labels = rows(40_000)
     p = torch.sigmoid(logit)
-    one, zero = protection.deviation_pos, protection.deviation_neg
     score = torch.zeros_like(logit)
     source = SeededNoise(1)
     for _ in range(releases):
         sent = protection.noisy_residual(logit, labels, noise=source)
-        score += (sent - p) ** 2 / (2 * zero**2) - (sent - p + 1) ** 2 / (2 * one**2)
+        score += (sent - p) ** 2 - (sent - p + 1) ** 2
     auc = leak_auc(score, labels)
     error = math.sqrt(auc * (1 - auc) / 20_000)
     bound = protection.guarantee(releases).leak_auc
     assert auc <= bound + 5 * error
-    if protection.allocation == "uniform":
-        assert auc >= bound - 5 * error  # the Gaussian bound is reached
+    assert auc >= bound - 5 * error  # the Gaussian bound is reached
 
 
 # --- The noise -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("label", [0, 1])
-@pytest.mark.parametrize(
-    "protection",
-    [Residual(sigma=3.0), Residual(allocation="marvell", s=2.0, positive_share=0.1)],
-    ids=["uniform", "marvell"],
-)
-def test_noise_around_the_residual_is_gaussian(protection, label):
+def test_noise_around_the_residual_is_gaussian(label):
+    protection = Residual(sigma=3.0)
     logit, _ = rows(100_000)
     labels = torch.full((100_000,), label)
     sent = protection.noisy_residual(logit, labels, noise=SecretNoise())
-    deviation = protection.deviation_pos if label else protection.deviation_neg
-    noise = (sent.numpy() - (expit(logit.numpy()) - label)) / deviation
+    noise = (sent.numpy() - (expit(logit.numpy()) - label)) / 3.0
     critical = stats.kstwo.ppf(1 - 1e-6, len(noise))
     assert stats.kstest(noise, "norm").statistic < critical + 2**-10  # + the grid
 
@@ -124,13 +85,6 @@ def test_values_lie_on_the_public_grid(sigma, dtype):
     assert sent.shape == logit.shape
     steps = sent.double() / step
     assert torch.equal(steps, steps.round())
-
-
-def test_the_grid_of_marvell_is_one_for_both_classes():
-    protection = Residual(allocation="marvell", s=100.0, positive_share=0.001)
-    step = 2.0 ** (math.floor(math.log2(protection.deviation_neg)) - 10)
-    assert protection.deviation_neg < protection.deviation_pos
-    assert protection.grid_step == step
 
 
 def test_float32_holds_the_grid_value_exactly():
@@ -202,14 +156,6 @@ def test_wrong_batches_are_refused(logit, labels, message):
         ({"max_leak_auc": 0.7, "releases": 0}, "releases"),
         ({"sigma": 0.0}, "sigma must lie strictly between 1e-12 and"),
         ({"sigma": math.inf}, "sigma must lie strictly between 1e-12 and"),
-        ({"sigma": 1.0, "s": 1.0}, "s has no meaning"),
-        ({"sigma": 1.0, "positive_share": 0.1}, "positive_share belongs"),
-        ({"sigma": 1.0, "allocation": "even"}, "allocation must be uniform or marvell"),
-        ({"allocation": "marvell", "s": 1.0}, "positive_share belongs"),
-        ({"allocation": "marvell", "positive_share": 0.1}, "exactly one of s and max_leak_auc"),
-        ({"allocation": "marvell", "s": 1.0, "positive_share": 1.0}, "positive_share must lie"),
-        ({"allocation": "marvell", "s": -1.0, "positive_share": 0.5}, "s must lie strictly"),
-        ({"allocation": "marvell", "sigma": 1.0, "positive_share": 0.5}, "sigma has no meaning"),
     ],
 )
 def test_impossible_settings_are_refused(settings, message):
@@ -217,11 +163,35 @@ def test_impossible_settings_are_refused(settings, message):
         Residual(**settings)
 
 
+REMOVED = [
+    {"allocation": "marvell", "s": 4.0, "positive_share": 0.1},
+    {"allocation": "marvell", "max_leak_auc": 0.7, "releases": 5, "positive_share": 0.1},
+    {"allocation": "uniform", "sigma": 1.0},
+    {"s": 4.0},
+    {"sigma": 1.0, "positive_share": 0.1},
+]
+
+
+@pytest.mark.parametrize("settings", REMOVED, ids=str)
+def test_settings_of_noise_by_class_are_refused_and_say_why(settings):
+    reason = r"no setting (allocation|s|positive_share) any more.* 1\.56 times the power"
+    with pytest.raises(ValueError, match=reason):
+        Residual(**settings)
+    text = "residual:" + ",".join(f"{name}={value}" for name, value in settings.items())
+    with pytest.raises(ConfigurationError, match=reason):
+        parse_protection(text, PROTECTIONS)
+
+
+def test_a_copy_and_a_pickle_are_the_same_protection():
+    protection = Residual(max_leak_auc=0.7, releases=5)
+    thawed = pickle.loads(pickle.dumps(protection))  # noqa: S301  our own bytes
+    for twin in (copy.deepcopy(protection), thawed):
+        assert twin == protection
+        assert twin.noise_deviation == protection.noise_deviation
+
+
 def test_strength_names_the_setting():
     assert Residual(sigma=2.0).strength == "sigma=2"
     assert Residual(max_leak_auc=0.7, releases=5).strength == "max_leak_auc=0.7 over 5"
-    assert Residual(allocation="marvell", s=4.0, positive_share=0.1).strength == (
-        "s=4, marvell allocation"
-    )
     assert Residual(sigma=2.0) == Residual(sigma=2.0)
     assert np.isclose(Residual(sigma=2.0).noise_deviation, 2.0)

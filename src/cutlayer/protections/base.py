@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from torch import Tensor
 
@@ -31,6 +31,15 @@ class Protection(ABC):
 
     name: ClassVar[str]
     stage: ClassVar[Stage]
+    removed_settings: ClassVar[Mapping[str, str]] = {}
+    """Settings of earlier versions by name, and why they are gone."""
+
+    def __new__(cls, *_: object, **settings: object) -> Self:
+        """Refuse a setting that is gone with its reason, not as one that never was."""
+        for name, reason in cls.removed_settings.items():
+            if name in settings:
+                raise ValueError(f"{cls.name} has no setting {name} any more. {reason}")
+        return super().__new__(cls)
 
     @property
     @abstractmethod

@@ -1,9 +1,10 @@
 """The residual protection: Gaussian noise on the one number that carries the label."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -13,17 +14,21 @@ from cutlayer import check
 from cutlayer.errors import ProtectionError
 from cutlayer.leakage.gaussian_mechanism import gaussian_leak_auc, gaussian_mu, sigma_for_leak_auc
 from cutlayer.leakage.guarantee import Guarantee
-from cutlayer.leakage.sum_kl_bounds import leak_auc_bound, sum_kl_for_leak_auc
 from cutlayer.protections.base import Protection, Stage
-from cutlayer.protections.marvell_solver import MarvellNoise, power_for, solve_marvell
 from cutlayer.rng import NoiseSource
 
 _GRID_BITS = 10
 _LEAST, _MOST = 1e-12, 1e12
 """Of sigma. Less noise, beside a residual of 1, is none; squares must still have inverses."""
 _GROUNDS = (
-    "if labels reach the peer only through noisy residuals: the top that sends gradients is "
-    "trained on them alone, and no clip, schedule, stop or statistic depends on a clean label"
+    "Gaussian mechanism on the label, if labels reach the peer only through noisy residuals: the "
+    "top that sends gradients is trained on them alone, and no clip, schedule, stop or statistic "
+    "depends on a clean label."
+)
+_BY_CLASS = (
+    "Noise by class (allocation, s, positive_share) was removed: at the same stated bound it "
+    "needed at least 1.56 times the power. Leave it out: sigma or max_leak_auc fixes the noise, "
+    "which is the same for both classes."
 )
 
 
@@ -42,13 +47,6 @@ class Residual(Protection):
 
     .. math:: \mathrm{AUC} \le \Phi\left(\sqrt{E / 2} \,/\, \sigma\right).
 
-    ``allocation="marvell"`` gives the two classes different noise, :math:`\sigma_1` and
-    :math:`\sigma_0`: Marvell's own problem in the space where its assumption is exact (one
-    dimension, gap 1, no spread), with mean power ``s``. Less power where one class is rare. The
-    noise is exactly Gaussian given the label, so the divergences of releases add even when later
-    messages depend on earlier ones, and the sumKL bound holds as proven. ``positive_share`` is a
-    declared number and not counted from the labels, which would be one more message about them.
-
     What the guarantee needs: the *message head*, the top whose gradients are sent, is trained on
     ``c`` and nothing else. A *prediction head* may be trained on clean labels and detached
     activations if it never influences a message.
@@ -58,21 +56,16 @@ class Residual(Protection):
     peer can see, as early stopping or a learning rate would.
 
     Args:
-        sigma: standard deviation of the noise, between 1e-12 and 1e12; for
-            ``allocation="uniform"``.
+        sigma: standard deviation of the noise, between 1e-12 and 1e12.
         max_leak_auc: instead: the leak AUC in (0.5, 1) that no attack may pass over
         releases: so many planned releases of each record, at least 1.
-        allocation: ``uniform`` noise, or ``marvell`` noise by class.
-        s: for ``allocation="marvell"``: mean noise power, in units of the squared gap (here 1).
-        positive_share: for ``allocation="marvell"``: declared share of positives, in (0, 1).
 
     Raises:
         ValueError: not exactly one way to fix the noise is given, or a value is out of range.
 
     Source: label-private gradient perturbation of `Yang et al. (2022)
     <https://arxiv.org/abs/2203.02073>`_; bound by `Dong, Roth and Su (2022)
-    <https://arxiv.org/abs/1905.02383>`_; class-dependent noise by `Li et al. (2022)
-    <https://arxiv.org/abs/2102.08504>`_, theorem 2, in one dimension.
+    <https://arxiv.org/abs/1905.02383>`_.
 
     >>> round(Residual(sigma=2.0).guarantee(1).leak_auc, 4)  # Phi(1 / (2 sqrt 2))
     0.6382
@@ -82,60 +75,42 @@ class Residual(Protection):
 
     name: ClassVar[str] = "residual"
     stage: ClassVar[Stage] = Stage.RESIDUAL
+    removed_settings: ClassVar[Mapping[str, str]] = {
+        "allocation": _BY_CLASS,
+        "s": f"{_BY_CLASS} Use sigma, the root of a noise power.",
+        "positive_share": _BY_CLASS,
+    }
 
     sigma: float | None = None
     max_leak_auc: float | None = None
     releases: int | None = None
-    allocation: Literal["uniform", "marvell"] = "uniform"
-    s: float | None = None
-    positive_share: float | None = None
 
     def __post_init__(self) -> None:
-        if self.allocation not in ("uniform", "marvell"):
-            raise ValueError(f"allocation must be uniform or marvell, got {self.allocation!r}.")
-        fixed, unused = ("sigma", "s") if self.allocation == "uniform" else ("s", "sigma")
-        if getattr(self, unused) is not None:
-            raise ValueError(f"{unused} has no meaning with allocation {self.allocation!r}.")
-        if (getattr(self, fixed) is None) == (self.max_leak_auc is None):
+        if (self.sigma is None) == (self.max_leak_auc is None):
             raise ValueError(
-                f"give exactly one of {fixed} and max_leak_auc, got {fixed}="
-                f"{getattr(self, fixed)} and max_leak_auc={self.max_leak_auc}."
+                f"give exactly one of sigma and max_leak_auc, got sigma={self.sigma} "
+                f"and max_leak_auc={self.max_leak_auc}."
             )
         if (self.max_leak_auc is None) != (self.releases is None):
             raise ValueError(
                 f"max_leak_auc and releases go together, got max_leak_auc={self.max_leak_auc} "
                 f"and releases={self.releases}."
             )
-        if (self.allocation == "marvell") != (self.positive_share is not None):
-            raise ValueError(
-                "positive_share belongs to allocation 'marvell' and to no other, got "
-                f"{self.positive_share} with {self.allocation!r}."
-            )
-        _ = self._noise  # refuses values out of range now, not at the first batch
+        _ = self.noise_deviation  # refuses values out of range now, not at the first batch
 
-    @property
-    def deviation_pos(self) -> float:
-        """Standard deviation of the noise on a positive's residual."""
-        return math.sqrt(self._noise.along_pos)
-
-    @property
-    def deviation_neg(self) -> float:
-        """Standard deviation of the noise on a negative's residual."""
-        return math.sqrt(self._noise.along_neg)
-
-    @property
+    @cached_property
     def noise_deviation(self) -> float:
-        """Root of the mean noise power: sigma itself where both classes get the same."""
-        if self.allocation == "uniform":
-            return self.deviation_pos
-        share = self.positive_share or 0.0
-        noise = self._noise
-        return math.sqrt(share * noise.along_pos + (1 - share) * noise.along_neg)
+        """Standard deviation of the noise: sigma, or what the goal needs."""
+        sigma = self.sigma
+        if sigma is None:
+            sigma = sigma_for_leak_auc(self.max_leak_auc or 0.0, releases=self.releases or 0)
+        check.between("sigma", sigma, _LEAST, _MOST)
+        return sigma
 
     @property
     def grid_step(self) -> float:
         """Distance of the values that a residual is rounded to: public, alike for both labels."""
-        _, exponent = math.frexp(min(self.deviation_pos, self.deviation_neg))
+        _, exponent = math.frexp(self.noise_deviation)
         return math.ldexp(1.0, exponent - 1 - _GRID_BITS)
 
     @property
@@ -146,11 +121,9 @@ class Residual(Protection):
     @property
     @override
     def strength(self) -> str:
-        allocation = "" if self.allocation == "uniform" else ", marvell allocation"
         if self.max_leak_auc is not None:
-            return f"max_leak_auc={self.max_leak_auc:g} over {self.releases}{allocation}"
-        chosen = f"sigma={self.sigma:g}" if self.sigma is not None else f"s={self.s:g}"
-        return chosen + allocation
+            return f"max_leak_auc={self.max_leak_auc:g} over {self.releases}"
+        return f"sigma={self.sigma:g}"
 
     def noisy_residual(self, logit: Tensor, labels: Tensor, *, noise: NoiseSource) -> Tensor:
         """Make d loss / d logit with its noise, before any division by the batch size.
@@ -176,9 +149,8 @@ class Residual(Protection):
         check.binary_labels("labels", labels, examples=logit.numel())
         _require_finite(logit, "logit")
         positive = labels.to(device=logit.device, dtype=torch.float64)
-        deviation = self.deviation_neg + (self.deviation_pos - self.deviation_neg) * positive
         exact = torch.sigmoid(logit.detach().double()) - positive
-        noisy = exact + deviation * noise.normal_like(exact)
+        noisy = exact + self.noise_deviation * noise.normal_like(exact)
         step = self.grid_step
         rounded = (torch.round(noisy / step) * step).to(logit.dtype)
         _require_finite(rounded, "noisy residual")
@@ -187,48 +159,8 @@ class Residual(Protection):
     @override
     def guarantee(self, releases: int) -> Guarantee:
         check.at_least("releases", releases, 0)
-        if self.allocation == "uniform":
-            bound = gaussian_leak_auc(gaussian_mu(self.deviation_pos, releases=releases))
-            return Guarantee(
-                "rigorous", bound, releases, f"Gaussian mechanism on the label, {_GROUNDS}."
-            )
-        bound = leak_auc_bound(releases * self._noise.sum_kl)
-        return Guarantee(
-            "rigorous", bound, releases, f"sumKL of Gaussian noise on the label, {_GROUNDS}."
-        )
-
-    @cached_property
-    def _noise(self) -> MarvellNoise:
-        """The two noise variances: the optimum in one dimension, or the same for both classes."""
-        if self.allocation == "uniform":
-            sigma = self.sigma
-            if sigma is None:
-                sigma = sigma_for_leak_auc(self.max_leak_auc or 0.0, releases=self.releases or 0)
-            check.between("sigma", sigma, _LEAST, _MOST)
-            return MarvellNoise(sigma * sigma, 0.0, sigma * sigma, 0.0, 1 / (sigma * sigma))
-        share = self.positive_share or 0.0
-        check.between("positive_share", share, 0.0, 1.0)
-        power = self.s
-        if power is None:
-            releases = self.releases or 0
-            check.at_least("releases", releases, 1)
-            power = power_for(
-                variance_pos=0.0,
-                variance_neg=0.0,
-                gap_squared=1.0,
-                positive_share=share,
-                width=1,
-                max_sum_kl=sum_kl_for_leak_auc(self.max_leak_auc or 0.0) / releases,
-            )
-        check.between("s", power, _LEAST**2, _MOST**2)
-        return solve_marvell(
-            variance_pos=0.0,
-            variance_neg=0.0,
-            gap_squared=1.0,
-            positive_share=share,
-            width=1,
-            power=power,
-        )
+        bound = gaussian_leak_auc(gaussian_mu(self.noise_deviation, releases=releases))
+        return Guarantee("rigorous", bound, releases, _GROUNDS)
 
 
 def _require_finite(value: Tensor, what: str) -> None:

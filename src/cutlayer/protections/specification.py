@@ -30,6 +30,9 @@ def parse_protection(
     settings: dict[str, str | float | int] = {}
     for part in filter(None, (p.strip() for p in rest.split(","))):
         setting, equals, value = (p.strip() for p in part.partition("="))
+        if setting in kind.removed_settings:
+            settings[setting] = value
+            continue  # its own error says why
         if problem := _problem(setting, equals and value, known, settings):
             raise ConfigurationError(
                 f"protection {text!r}: {problem} Settings of {name}: {', '.join(known) or 'none'}."
