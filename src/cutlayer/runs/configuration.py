@@ -31,6 +31,7 @@ from cutlayer.parties.terms import MOST_EPOCHS, AlignmentForm, Mode
 from cutlayer.protections import PROTECTIONS, NoNoise, Protection, parse_protection
 from cutlayer.protocol import Address, Deadlines, Role
 from cutlayer.runs.reading_keys import ReadingKeys
+from cutlayer.runs.toml_file import read_toml
 
 FROZEN = "frozen"
 """In place of a protection: no gradient is sent at all."""
@@ -391,13 +392,13 @@ def role_of(path: Path) -> Role:
 def _toml(path: Path, party: str) -> dict[str, object]:
     """The file's keys and values."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return read_toml(path)
     except FileNotFoundError as error:
         raise ConfigurationError(
             f"{party}: there is no configuration {path}. `cutlayer init` writes one."
         ) from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError(f"{party}: {path} is no TOML file ({error}).") from error
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{party}: {error}") from error
 
 
 def _value(kind: type[PartyConfiguration], key: str, text: str) -> object:

@@ -19,6 +19,7 @@ from cutlayer.experiments.tradeoff.grid import Run, protection_of, specs_of
 from cutlayer.experiments.tradeoff.table_keys import TableKeys
 from cutlayer.parties.terms import MOST_EPOCHS
 from cutlayer.protections import Protection
+from cutlayer.runs.toml_file import read_toml
 
 CONFIGURATION_FILE, SOURCES_FILE = "configuration.json", "sources.json"
 _LONGEST_NAME = 200
@@ -131,11 +132,9 @@ def read_tradeoff(path: Path, overrides: Mapping[str, str] | None = None) -> Tra
             breaks its rule.
     """
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        settings = read_toml(path)
     except FileNotFoundError as error:
         raise ConfigurationError(f"There is no configuration {path}.") from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError(f"{path} is no TOML file ({error}).") from error
     settings |= {key: _value(text) for key, text in (overrides or {}).items()}
     try:
         return checked(settings)
