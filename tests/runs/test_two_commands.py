@@ -632,6 +632,25 @@ def test_changed_labels_are_refused_before_anything_is_answered(pair, record):
     assert_ended_well(pair.run(label=(*more, "--record", record), other=more))
 
 
+def test_a_file_with_exchanged_column_names_is_refused_at_a_later_start(pair):
+    assert_ended_well(pair.run())
+    weights = (pair.kept("other") / "bottom.safetensors").read_bytes()
+    exchanged = [{**row, "x2": row["x3"], "x3": row["x2"]} for row in pair.rows]
+    pair.write_table("other", ["id", "x2", "x3"], table=exchanged, name="new.csv")
+    more = ("--epochs", "4")
+    done = pair.run(label=more, other=(*more, "--file", "new.csv"))
+    status, _, err = done["other"]
+    assert status == 2, err
+    assert err.startswith("non-label party, file new.csv: the data are not those")
+    assert "2 of 2 columns held other values: 'x2', 'x3'" in " ".join(err.split())
+    assert done["label"][0] != 0
+    assert (pair.kept("other") / "bottom.safetensors").read_bytes() == weights
+    # The same values in another order of columns and rows, as Parquet: the same run.
+    same = pl.read_csv(pair.folder / "other/table.csv", schema_overrides={"id": pl.String})
+    same.select("x3", "id", "x2").sort("x3").write_parquet(pair.folder / "other/new.parquet")
+    assert_ended_well(pair.run(label=more, other=(*more, "--file", "new.parquet")))
+
+
 def test_a_changed_term_is_named_with_both_values(pair):
     assert_ended_well(pair.run())
     changed = ("--checkpoint-every", "7", "--epochs", "4")

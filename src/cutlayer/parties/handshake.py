@@ -62,6 +62,8 @@ class Opening:
     agreement: Agreement
     step: int
     """Steps after which both have a state to go on from; 0 is a fresh start."""
+    begun: bool
+    """Whether the label party has answered a step of this run before."""
 
 
 def shake_hands(
@@ -133,7 +135,7 @@ def shake_hands(
         halves = _order_halves(session, own.order_nonce, theirs.order, revealed)
         seed = int.from_bytes(sha256(b"cutlayer order" + b"".join(halves)).digest(), "little")
         agreement = replace(agreement, order_seed=seed)
-    return Opening(agreement, step)
+    return Opening(agreement, step, begun=max(greeting.released, theirs.released) > 0)
 
 
 def _exchange_hellos(session: Session, terms: Terms, own: Greeting) -> Greeting:

@@ -150,10 +150,11 @@ class LabelParty:
             )
         with self._session(transport) as session:
             opening = self._shake_hands(session)
-            prepared = self._prepare(opening.agreement)
+            prepared = self._prepare(opening.agreement, begun=opening.begun)
             if self._terms.mode == "one round":
                 everything = torch.arange(len(prepared.labels))
                 activation = self._receive_forward(session, Kind.FROZEN, everything)
+                self._keep_first_start()
                 self._take_leave(session)
                 # After the farewell: the peer need not wait for a training without it.
                 half = self._train_alone(prepared, activation)
@@ -255,7 +256,7 @@ class LabelParty:
         session.receive_fields(Kind.BYE)
         session.send_fields(Kind.BYE)
 
-    def _prepare(self, agreement: Agreement) -> Prepared:
+    def _prepare(self, agreement: Agreement, *, begun: bool = False) -> Prepared:
         """Order and encode the own records and plant the canaries, once for all connections."""
         before = self._prepared.agreement if self._prepared else None
         if self._prepared and before and before.training_alike(agreement):
@@ -268,9 +269,25 @@ class LabelParty:
         for part, records in (("validation", agreement.validation), ("test", agreement.test)):
             require_both_classes(labels[records], part)
         planted = plant_canaries(labels, agreement.train, self._canaries, self._noise)
-        inputs = encoded(self._records, agreement)
+        inputs = self._encoded(agreement, begun=begun)
         self._prepared = Prepared(agreement, inputs, planted, labels)
         return self._prepared
+
+    def _encoded(self, agreement: Agreement, *, begun: bool) -> Inputs:
+        """The own features as numbers, as at the first start of the run."""
+        if self._persistence is None:
+            return encoded(self._records, agreement)
+        return self._persistence.first_start.encoded(
+            self._records,
+            agreement,
+            begun=begun if self._terms.mode == "loop" else None,
+            tell=self._tell_operator,
+        )
+
+    def _keep_first_start(self) -> None:
+        """Put on record what the own features were, before a reply leaves."""
+        if self._persistence is not None:
+            self._persistence.first_start.keep()
 
     def _train(self, session: Session, head: Head, prepared: Prepared, begin: int) -> int:
         """The loop: activation in, perturbed gradient out, update; the step that it has come to."""
@@ -280,6 +297,7 @@ class LabelParty:
             make = self._make_observers
             self._observers = make(prepared.agreement, prepared.canaries) if make else ()
         self._take_up(head, begin)
+        self._keep_first_start()
         for part in schedule.from_step(begin):
             if self._persistence is not None:
                 self._persistence.key.seed_torch(part.step)

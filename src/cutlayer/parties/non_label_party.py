@@ -129,11 +129,12 @@ class NonLabelParty:
         with self._session(transport) as session:
             opening = self._shake_hands(session)
             agreement = opening.agreement
-            inputs = self._encoded(agreement)
+            inputs = self._encoded(opening)
             if self._terms.mode == "one round":
                 train = inputs.values[agreement.train]
                 step = 0
                 bottom: nn.Module = frozen_projection(train, self._terms.cut_width)
+                self._keep_first_start()
                 everything = torch.arange(len(agreement.ids))
                 self._send_forward(session, Kind.FROZEN, bottom, inputs.values, everything)
             else:
@@ -205,12 +206,24 @@ class NonLabelParty:
         self._on_event(Event(EventKind.HANDSHAKE, step=opening.step))
         return opening
 
-    def _encoded(self, agreement: Agreement) -> Inputs:
+    def _encoded(self, opening: Opening) -> Inputs:
         """The own records as numbers; made once, however often this party meets its peer."""
-        digest = agreement.digest
-        if self._inputs is None or self._inputs[0] != digest:
-            self._inputs = digest, encoded(self._records, agreement)
+        agreement = opening.agreement
+        if self._inputs is None or self._inputs[0] != agreement.digest:
+            if self._persistence is None:
+                inputs = encoded(self._records, agreement)
+            else:
+                begun = opening.begun if self._terms.mode == "loop" else None
+                inputs = self._persistence.first_start.encoded(
+                    self._records, agreement, begun=begun, tell=self._tell_operator
+                )
+            self._inputs = agreement.digest, inputs
         return self._inputs[1]
+
+    def _keep_first_start(self) -> None:
+        """Put on record what the data were, before anything leaves that depends on them."""
+        if self._persistence is not None:
+            self._persistence.first_start.keep()
 
     def _train(self, session: Session, bottom: nn.Module, values: Tensor, opening: Opening) -> int:
         """The loop: activation over, gradient back, update; the step that it has come to."""
@@ -218,6 +231,7 @@ class NonLabelParty:
         observers = self._observers(agreement, values) if self._observers else ()
         optimizer = self._make_optimizer(list(bottom.parameters()))
         self._take_up(bottom, optimizer, opening.step)
+        self._keep_first_start()
         steps = Accumulator(optimizer)
         own_forward = forward = self._compute.forward_of(bottom)
         weights = None

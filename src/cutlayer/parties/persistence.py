@@ -1,14 +1,18 @@
 """Persistence: what a party keeps of a run, so that nothing is lost and nothing sent twice."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from cutlayer.durable import create_private
 from cutlayer.parties.checkpoint import CheckpointStore
+from cutlayer.parties.first_start import FirstStart
 from cutlayer.parties.release_journal import ReleaseJournal
 from cutlayer.parties.run_key import RunKey
 
 KEY_FILE, JOURNAL_FILE, CHECKPOINTS_FOLDER = "run.key", "journal", "checkpoints"
+FIRST_START_FILE = "first_start.json"
 _PEER_ORDER_FILE, _RECORDS_FILE = "peer.order", "shared.records"
 
 
@@ -22,6 +26,7 @@ class Persistence:
                journal        at the label party: what was answered
                peer.order     the peer's half of the batch order, or its hash, as first heard
                shared.records at the label party: a hash of the records that the order was told for
+               first_start.json  the encoder, and keyed hashes of the features
                checkpoints/   the newest three states
     """
 
@@ -29,14 +34,27 @@ class Persistence:
     key: RunKey
     checkpoints: CheckpointStore
     journal: ReleaseJournal | None = None
+    file: Path | None = None
+    """Where the party's records come from, for messages; ``None`` where they are from no file."""
+    settings: Mapping[str, float] | None = None
+    """Numbers of which a change between two starts is told, such as the learning rate."""
 
     @classmethod
-    def in_folder(cls, folder: Path, protection: str | None = None) -> "Persistence":
+    def in_folder(
+        cls,
+        folder: Path,
+        protection: str | None = None,
+        *,
+        file: Path | None = None,
+        settings: Mapping[str, float] | None = None,
+    ) -> "Persistence":
         """What is kept in a run's folder; made at the first start.
 
         Args:
             folder: of one party's run.
             protection: at the label party: exact settings of the protection, as text.
+            file: where the party's records come from, for messages.
+            settings: numbers of which a change between two starts is told.
 
         Raises:
             DataError: the journal is damaged.
@@ -46,7 +64,14 @@ class Persistence:
         """
         key = RunKey.kept_at(folder / KEY_FILE)
         journal = None if protection is None else ReleaseJournal(folder / JOURNAL_FILE, protection)
-        return cls(folder, key, CheckpointStore(folder / CHECKPOINTS_FOLDER), journal)
+        store = CheckpointStore(folder / CHECKPOINTS_FOLDER)
+        return cls(folder, key, store, journal, file, settings)
+
+    @cached_property
+    def first_start(self) -> FirstStart:
+        """What the features were when the run began."""
+        path = self.folder / FIRST_START_FILE
+        return FirstStart(path, self.key, file=self.file, settings=self.settings)
 
     def pin_order(self, word: str) -> str:
         """Put what the peer says of its half of the batch order on record, the first time only.

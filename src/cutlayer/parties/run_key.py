@@ -69,6 +69,11 @@ class RunKey:
         """This party's half of what the batch order is drawn from, 32 bytes."""
         return self._derived("order")
 
+    @property
+    def features_key(self) -> bytes:
+        """What the hashes of the party's features are keyed with, 32 bytes."""
+        return self._derived("features")
+
     def digest_of_labels(self, labels: Tensor) -> str:
         """A keyed hash that shows whether labels have changed, and without the key nothing.
 

@@ -87,7 +87,7 @@ def run_label_party(
     _private(folder)
     with telling_peer(configuration):
         require_room(configuration, reading.table)
-        persistence = Persistence.in_folder(folder, configuration.protection_settings)
+        persistence = _persistence(configuration, configuration.protection_settings)
         try:
             _require_not_stopped(folder)
         except BaseException:
@@ -171,7 +171,7 @@ def run_non_label_party(
     _private(folder)
     with telling_peer(configuration):
         require_room(configuration, reading.table)
-        persistence = Persistence.in_folder(folder)
+        persistence = _persistence(configuration)
     party = NonLabelParty(
         reading.table,
         configuration.terms(),
@@ -321,6 +321,14 @@ def write_predictions(
     )
     with whole_file(path) as partial:
         table.write_csv(partial)
+
+
+def _persistence(configuration: PartyConfiguration, protection: str | None = None) -> Persistence:
+    """What is kept in the run's folder."""
+    told = {name: getattr(configuration, name) for name in ("learning_rate", "weight_decay")}
+    return Persistence.in_folder(
+        configuration.run_folder, protection, file=configuration.file, settings=told
+    )
 
 
 def _require_not_stopped(folder: Path) -> None:
