@@ -1,6 +1,5 @@
 import codecs
 import gzip
-import zipfile
 
 import pytest
 
@@ -107,29 +106,6 @@ def test_a_damaged_gzip_is_an_error(path):
     packed[40] ^= 255
     with pytest.raises(DataError, match="it is damaged"):
         blocks_of(path, bytes(packed))
-
-
-@pytest.mark.parametrize(
-    ("begin", "kind"),
-    [
-        (b"\xd0\xcf\x11\xe0", "old Excel workbook"),
-        (b"(\xb5/\xfd", "compressed with zstd"),
-        (b"BZh91", "compressed with bzip2"),
-        (b"\xfd7zXZ\x00", "compressed with xz"),
-        ("a,b\n".encode("utf-16"), "text in UTF-16"),
-        ("a,b\n".encode("utf-32"), "text in UTF-32"),
-    ],
-)
-def test_other_kinds_of_file_are_named(path, begin, kind):
-    with pytest.raises(DataError, match=f"but it is .*{kind}"):
-        blocks_of(path, begin + b"rest")
-
-
-def test_a_workbook_is_named(path):
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("xl/workbook.xml", "<workbook/>")
-    with pytest.raises(DataError, match="a zip archive or an Excel workbook: save the sheet"):
-        blocks_of(path)
 
 
 def test_a_quote_that_never_closes_is_located(path):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 
 from cutlayer.data.file_message import FileMessage
+from cutlayer.data.foreign_files import HEAD_BYTES, require_text
 from cutlayer.data.packed_text import GZIP_ERRORS, broken_gzip, end_of_records, unpacked
 from cutlayer.errors import DataError
 
@@ -17,18 +18,6 @@ BLOCK_BYTES: Final = 1 << 24
 """How much is parsed at a time, before decoding."""
 
 _MAX_RECORD_BLOCKS: Final = 4
-_FOREIGN: Final = {
-    b"PK\x03\x04": "a zip archive or an Excel workbook: save the sheet as CSV, or unpack it",
-    b"\xd0\xcf\x11\xe0": "an old Excel workbook: save the sheet as CSV",
-    b"(\xb5/\xfd": "compressed with zstd: unpack it, or compress it with gzip",
-    b"BZh": "compressed with bzip2: unpack it, or compress it with gzip",
-    b"\xfd7zXZ\x00": "compressed with xz: unpack it, or compress it with gzip",
-    b"ARROW1": "an Arrow file: save it as Parquet",
-    b"SQLite format 3": "a database: export the table as CSV",
-    codecs.BOM_UTF32_LE: "text in UTF-32: convert it with `iconv -f UTF-32 -t UTF-8`",
-    codecs.BOM_UTF16_LE: "text in UTF-16: convert it with `iconv -f UTF-16 -t UTF-8`",
-    codecs.BOM_UTF16_BE: "text in UTF-16: convert it with `iconv -f UTF-16 -t UTF-8`",
-}
 
 
 @dataclass(frozen=True)
@@ -93,9 +82,7 @@ def _blocks(path: Path, message: FileMessage, block_bytes: int) -> Iterator[byte
     with path.open("rb") as file:
         stream = unpacked(file)
         block = stream.read(block_bytes)
-        for begin, kind in _FOREIGN.items():
-            if block.startswith(begin):
-                raise message.error(f"must be a delimited text or Parquet, but it is {kind}.")
+        require_text(block[:HEAD_BYTES], message)
         block = block.removeprefix(codecs.BOM_UTF8)
         while block:
             yield block

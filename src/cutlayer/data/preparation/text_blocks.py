@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from cutlayer.data.file_message import FileMessage
+from cutlayer.data.foreign_files import HEAD_BYTES, require_text
 from cutlayer.data.packed_text import GZIP_ERRORS, broken_gzip, end_of_records, unpacked
 
 _MAX_RECORD_BLOCKS: Final = 8
@@ -53,8 +54,8 @@ def text_blocks(
         block_bytes: how much to read at a time.
 
     Raises:
-        DataError: the file cannot be opened, is a damaged or cut-off gzip, or a record is longer
-            than eight blocks.
+        DataError: the file cannot be opened, is of another kind, is a damaged or cut-off gzip, or
+            a record is longer than eight blocks.
     """
     mark, rest, end = quote.encode(), b"", offset
     try:
@@ -67,6 +68,7 @@ def text_blocks(
                 raw = stream.read(wanted)
                 data = rest + raw
                 if end == 0:
+                    require_text(data[:HEAD_BYTES], message)
                     data, end = _without_mark(data)
                 last = len(raw) < wanted
                 cut = len(data) if last else end_of_records(data, mark)
