@@ -1,3 +1,5 @@
+from decimal import Decimal as ExactNumber
+
 import polars as pl
 import pytest
 
@@ -53,6 +55,84 @@ def test_missing_numbers_of_a_stored_column():
     assert rules.numbers(pl.Series([1.5, 999.0, float("nan")])).to_list() == [1.5, None, None]
     kept = CellRules().numbers(pl.Series([1.5, float("inf")]))
     assert kept.to_list() == [1.5, float("inf")]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "held"),
+    [
+        ("-999.9", pl.Float32, -999.9),
+        ("1e20", pl.Float32, 1e20),
+        ("9.96921e36", pl.Float32, 9.969209968386869e36),  # the fill value of netCDF
+        ("-999", pl.Float32, -999.0),
+        ("-999.9", pl.Float16, -999.9),
+        ("-9.99e2", pl.Float16, -999.0),
+        ("-999.9", pl.Float64, -999.9),
+        ("-999.9", pl.Float64, -999.9000244140625),  # was a float32 once: its nearest one
+        ("1e20", pl.Float64, 1e20),
+        ("-999.0", pl.Int16, -999),
+        ("-999", pl.Int64, -999),
+        ("9223372036854775807", pl.Int64, 2**63 - 1),
+        ("18446744073709551615", pl.UInt64, 2**64 - 1),
+        ("1e20", pl.Int128, 10**20),
+        ("-999.9", pl.Decimal(10, 2), ExactNumber("-999.90")),
+        ("-999", pl.Decimal(38, 1), ExactNumber("-999.0")),
+    ],
+)
+def test_a_fill_value_is_found_in_the_type_that_stores_it(text, kind, held):
+    column = pl.Series("f", [held, type(held)(1), None, held, type(held)(0)], dtype=kind)
+    rules = CellRules(missing=("", text))
+    assert rules.numbers(column).to_list() == [None, 1, None, None, 0]
+    # As categories or names, too.
+    assert rules.texts(column).is_null().to_list() == [True, False, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "held"),
+    [
+        ("-999.9", pl.Int16, -999),
+        ("-999.9", pl.Float32, -999.8),
+        ("9223372036854775807", pl.Int64, 2**63 - 2),  # one float64, and two integers
+        ("300", pl.Int8, 44),  # 300 - 256
+        ("-1", pl.UInt8, 255),
+        ("1e20", pl.Float16, float("inf")),
+        ("1e999999999", pl.Decimal(10, 2), ExactNumber("1.00")),
+        ("-999.999", pl.Decimal(10, 2), ExactNumber("-1000.00")),
+        ("1e999999999", pl.Float64, 1.0),
+        ("1e39", pl.Int128, 0),
+        ("-1e38", pl.UInt128, 0),
+        ("1e-999999999", pl.Int64, 0),
+        ("1e-50", pl.Float64, 0.0),
+        ("1e-50", pl.Float32, 0.0),
+        ("sNaN", pl.Float64, float("nan")),
+        ("none", pl.Float32, 0.0),
+    ],
+)
+def test_what_only_looks_like_the_fill_value_stays(text, kind, held):
+    column = pl.Series("f", [held, type(held)(1)], dtype=kind)
+    assert CellRules(missing=(text,)).numbers(column).null_count() == 0
+
+
+def test_a_missing_number_may_be_written_with_the_decimal_comma():
+    column = pl.Series([-999.9, 1.0], dtype=pl.Float32)
+    assert CellRules(missing=("-999,9",), decimal=",").numbers(column).to_list() == [None, 1.0]
+    assert CellRules(missing=("-999.9",), decimal=",").numbers(column).to_list() == [None, 1.0]
+    assert CellRules(missing=("-999,9",)).numbers(column).null_count() == 0
+
+
+def test_float16_is_read_as_it_stands():
+    column = pl.Series([1.5, 2.0, -0.25], dtype=pl.Float16)
+    assert CellRules().numbers(column).to_list() == [1.5, 2.0, -0.25]
+    assert as_text(column).to_list() == ["1.5", "2", "-0.25"]
+
+
+def test_texts_mean_missing_letter_for_letter():
+    texts = pl.Series(["-999.9", "-999.90", "-9.999e2", "1"])
+    assert CellRules(missing=("-999.9",)).texts(texts).to_list() == [
+        None,
+        "-999.90",
+        "-9.999e2",
+        "1",
+    ]
 
 
 def test_decimals_become_floats():

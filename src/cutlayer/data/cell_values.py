@@ -1,14 +1,25 @@
 """Cell values: what a cell of a file says, before anything is decided about its column."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal
+from decimal import Decimal as ExactNumber
+from decimal import InvalidOperation
+from typing import Any, Final, Literal
 
+import numpy as np
 import polars as pl
 
 Decimal = Literal[".", ","]
 
 _EXACT: Final = 2.0**53
+_MOST_DIGITS: Final = 39
+"""Of a whole number or a decimal that polars stores."""
+_FLOATS: Final[dict[pl.DataType, type[np.floating[Any]]]] = {
+    pl.Float16(): np.float16,
+    pl.Float32(): np.float32,
+}
+"""What rounds a number as a column of this kind does."""
 _TEXTS: Final = (pl.String, pl.Categorical, pl.Enum)
 
 
@@ -25,7 +36,7 @@ class CellRules:
 
     def texts(self, column: pl.Series) -> pl.Series:
         """The column as texts, null where missing; numbers as one would type them."""
-        texts = as_text(column)
+        texts = as_text(self._without_missing(column) if column.dtype.is_numeric() else column)
         if self.strip:
             texts = texts.str.strip_chars()
         gone = list(dict.fromkeys([*self.missing, ""]))
@@ -48,12 +59,59 @@ class CellRules:
 
     def numbers(self, column: pl.Series) -> pl.Series:
         """A column that is stored as numbers, null where it holds a missing one."""
-        gone = [number for text in self.missing if (number := _number(text)) is not None]
-        if column.dtype.is_decimal():
-            column = column.cast(pl.Float64)
+        column = self._without_missing(column)
+        return column.cast(pl.Float64) if column.dtype.is_decimal() else column
+
+    def _without_missing(self, column: pl.Series) -> pl.Series:
+        """The stored numbers, null where one equals a missing number as its own type writes it."""
+        written = (self._written(text) for text in self.missing)
+        gone = [as_stored for one in written for as_stored in stored(one, column.dtype)]
+        column = _widened(column)
         if not gone:
             return column
-        return column.set(column.cast(pl.Float64).is_in(gone), None)
+        return column.set(column.is_in(pl.Series(gone, dtype=column.dtype).implode()), None)
+
+    def _written(self, text: str) -> ExactNumber | None:
+        """The number that a text writes, if it does."""
+        if self.decimal == "," and "." not in text:
+            text = text.replace(",", ".")
+        try:
+            number = ExactNumber(text)
+        except InvalidOperation:
+            return None
+        return None if number.is_snan() else number
+
+
+def stored(number: ExactNumber | None, kind: pl.DataType) -> list[float | int | ExactNumber]:
+    """The values by which columns of this kind hold a number; none where they cannot hold it.
+
+    A float32 holds the nearest one to -999.9, and as a float64 that is another number than the one
+    nearest to -999.9 there; so a float64 has two.
+
+    >>> stored(ExactNumber("-999.9"), pl.Float32())
+    [-999.9000244140625]
+    >>> stored(ExactNumber("-999.9"), pl.Int64())
+    []
+    """
+    if number is None:
+        return []
+    if kind.is_float():
+        with np.errstate(over="ignore"):
+            shorter = _FLOATS.get(kind, np.float32)(number)
+        values = [float(shorter)] if kind in _FLOATS else [float(number), float(shorter)]
+        # Rounding must not make infinity of a large number, or 0 of a small one.
+        return [
+            v for v in values if math.isfinite(v) == number.is_finite() and bool(v) == bool(number)
+        ]
+    if not number.is_finite() or number.adjusted() >= _MOST_DIGITS:
+        return []
+    if isinstance(kind, pl.Decimal):
+        rounded = ExactNumber(f"{number:.{kind.scale}f}")
+        return [rounded] if rounded == number else []
+    if number != int(number):
+        return []
+    held = pl.Series([int(number)], dtype=kind, strict=False)
+    return [int(number)] if held.null_count() == 0 else []
 
 
 def is_text(kind: pl.DataType) -> bool:
@@ -63,6 +121,7 @@ def is_text(kind: pl.DataType) -> bool:
 
 def as_text(column: pl.Series) -> pl.Series:
     """Every value as text; whole floats without a point, since they were whole numbers once."""
+    column = _widened(column)
     if not column.dtype.is_float():
         return column.cast(pl.String)
     frame = pl.DataFrame({"value": column, "whole": is_whole(column)})
@@ -91,9 +150,6 @@ def joined(chunks: Iterable[pl.Series]) -> pl.Series:
     return pl.concat(frames, how="vertical_relaxed", rechunk=True).to_series()
 
 
-def _number(text: str) -> float | None:
-    """The number that a text writes, if it does."""
-    try:
-        return float(text)
-    except ValueError:
-        return None
+def _widened(column: pl.Series) -> pl.Series:
+    """A float16 column as float32, since polars rounds and compares no float16."""
+    return column.cast(pl.Float32) if column.dtype == pl.Float16 else column
