@@ -6,7 +6,7 @@ Every check raises ``ValueError`` with the argument's name, the rule and the val
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsFloat
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,8 +80,9 @@ def positive(name: str, value: float) -> None:
     """Require a finite number above 0.
 
     Raises:
-        ValueError: zero, negative, NaN or infinite.
+        ValueError: no number, zero, negative, NaN or infinite.
     """
+    _number(name, value)
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{name} must be a finite number above 0, got {value!r}.")
 
@@ -90,8 +91,9 @@ def not_negative(name: str, value: float) -> None:
     """Require a finite number of at least 0.
 
     Raises:
-        ValueError: negative, NaN or infinite.
+        ValueError: no number, negative, NaN or infinite.
     """
+    _number(name, value)
     if not (math.isfinite(value) and value >= 0):
         raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}.")
 
@@ -100,8 +102,9 @@ def between(name: str, value: float, low: float, high: float) -> None:
     """Require a number strictly between ``low`` and ``high``.
 
     Raises:
-        ValueError: outside, on the border, or NaN.
+        ValueError: no number, outside, on the border, or NaN.
     """
+    _number(name, value)
     if not low < value < high:
         raise ValueError(f"{name} must lie strictly between {low} and {high}, got {value!r}.")
 
@@ -114,6 +117,16 @@ def at_least(name: str, value: int, low: int) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
         raise ValueError(f"{name} must be a whole number of at least {low}, got {value!r}.")
+
+
+def _number(name: str, value: object) -> None:
+    """Require something that a float can be made of, and no text that reads as one."""
+    if isinstance(value, bool) or not isinstance(value, SupportsFloat):
+        raise ValueError(f"{name} must be a number, got {str(value)[:80]!r}.")
+    try:
+        float(value)
+    except OverflowError as error:
+        raise ValueError(f"{name} must be below 1e308, got a larger number.") from error
 
 
 def _some_values(value: Tensor) -> str:

@@ -154,19 +154,31 @@ def overrides_of(context: typer.Context) -> dict[str, str]:
     """Keys and values given as ``--key value`` or ``--key=value``.
 
     Raises:
-        ConfigurationError: a value is missing, or something else was given.
+        ConfigurationError: a value is missing, a key is given twice, or something else was given.
     """
+    config = str(context.params["config"])
+    if config.startswith("--"):
+        raise ConfigurationError(
+            f"Name the configuration first: cutlayer {context.info_name} CONFIG {config} ..."
+        )
     words, overrides = list(context.args), {}
     while words:
         word = words.pop(0)
         if not word.startswith("--"):
             raise ConfigurationError(f"{word!r} is no option. Options are --key value.")
-        key, equals, value = word[2:].partition("=")
+        option, equals, value = word.partition("=")
         if not equals:
-            if not words:
-                raise ConfigurationError(f"--{key} needs a value.")
+            if not words or words[0].startswith("--"):
+                raise ConfigurationError(
+                    f"{option} needs a value. One that begins with -- is written {option}=VALUE."
+                )
             value = words.pop(0)
-        overrides[key.replace("-", "_")] = value
+        key = option.removeprefix("--").replace("-", "_")
+        if key in overrides:
+            raise ConfigurationError(
+                f"{option} is given twice. Give it once; a list is written as {option} a,b."
+            )
+        overrides[key] = value
     return overrides
 
 

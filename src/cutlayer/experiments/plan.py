@@ -11,7 +11,7 @@ from cutlayer.data import DATASETS
 from cutlayer.durable import whole_file
 from cutlayer.errors import ConfigurationError, CutlayerError, DataError
 from cutlayer.parties import Terms
-from cutlayer.parties.terms import MOST_EPOCHS
+from cutlayer.parties.terms import MOST_EPOCHS, MOST_RECORDS
 from cutlayer.protections import PROTECTIONS, NoNoise, Protection, parse_protection
 from cutlayer.rng import derived_seed
 
@@ -71,9 +71,9 @@ class Plan(BaseModel):
     splits: int = Field(default=5, ge=1)
     folds: int = Field(default=5, ge=2)
     epochs: int = Field(default=20, ge=1, le=MOST_EPOCHS)
-    batch_size: int = Field(default=512, ge=2)
+    batch_size: int = Field(default=512, ge=2, le=MOST_RECORDS)
     cut_width: int = Field(default=32, ge=1, le=1 << 20)
-    hidden_width: int = Field(default=32, ge=1)
+    hidden_width: int = Field(default=32, ge=1, le=1 << 16)
     learning_rate: float = Field(default=2e-3, gt=0)
     weight_decay: float = Field(default=1e-2, ge=0)
     canaries: int = Field(default=1000, ge=0)

@@ -21,6 +21,9 @@ parties find their shared records by private matching."""
 MOST_EPOCHS = 1_000_000
 """More is a slip of the pen, and would be planned for before the first step."""
 
+MOST_RECORDS = 1 << 31
+"""No batch and no count of batches is larger."""
+
 AlignmentForm = Literal["digests", "private", "given"]
 """``digests``: the handshake matches keyed digests of the ids. ``private``: a session before found
 the shared ids by private matching. ``given``: both parties bring exactly the same ids."""
@@ -101,6 +104,11 @@ class Terms:
             check.at_least(name, getattr(self, name), low)
         if self.epochs > MOST_EPOCHS:
             raise ValueError(f"epochs must be at most {MOST_EPOCHS:,}, got {self.epochs:,}.")
+        for name in ("batch_size", "checkpoint_every"):
+            if getattr(self, name) > MOST_RECORDS:
+                raise ValueError(
+                    f"{name} must be at most {MOST_RECORDS:,}, got {getattr(self, name):,}."
+                )
         require_room_for_parts(self.batch_size, self.micro_batches)
         if self.folds == 1 or (self.folds and self.test_fold >= self.folds):
             raise ValueError(

@@ -161,12 +161,13 @@ def goal_sum_kl(
             f"give exactly one of {', '.join(goals)}, got {' and '.join(given) or 'none'}."
         )
     if max_leak_auc is not None:
+        check.between("max_leak_auc", max_leak_auc, 0.5, 1.0)
         return sum_kl_for_leak_auc(max_leak_auc)
     if min_error is not None:
         return sum_kl_for_error(min_error)
-    goal = float(max_sum_kl or 0.0)
+    goal = max_sum_kl or 0.0
     check.positive("max_sum_kl", goal)
-    return goal
+    return float(goal)
 
 
 def _power_for(problem: Problem, goal: float) -> float:

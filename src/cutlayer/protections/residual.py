@@ -96,6 +96,8 @@ class Residual(Protection):
                 f"max_leak_auc and releases go together, got max_leak_auc={self.max_leak_auc} "
                 f"and releases={self.releases}."
             )
+        if self.max_leak_auc is not None:
+            check.between("max_leak_auc", self.max_leak_auc, 0.5, 1.0)
         _ = self.noise_deviation  # refuses values out of range now, not at the first batch
 
     @cached_property

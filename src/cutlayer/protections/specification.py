@@ -48,6 +48,8 @@ def parse_protection(
 
 def _problem(setting: str, value: str, known: Sequence[str], given: Collection[str]) -> str:
     """What is wrong with a setting, in a sentence or two; empty where nothing is."""
+    if "[" in setting + value:
+        return "a list of values is for the grid of `cutlayer tradeoff`; give one."
     if setting not in known:
         near = difflib.get_close_matches(setting, known, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
@@ -59,6 +61,8 @@ def _problem(setting: str, value: str, known: Sequence[str], given: Collection[s
 
 def _number_or_word(value: str) -> str | float | int:
     """An int where it reads as one, else a float, else the word itself."""
+    if not value.isascii() or "_" in value:
+        return value  # Python would read 1_000, and digits of any script
     for convert in (int, float):
         try:
             return convert(value)

@@ -1,7 +1,6 @@
 """Configuration: what one party says about its file, the training and itself, in TOML."""
 
 import difflib
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +9,11 @@ from typing import Annotated, ClassVar, Literal, TypeVar
 import torch
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ByteSize,
     ConfigDict,
     Field,
     StringConstraints,
     ValidationError,
-    ValidationInfo,
-    field_validator,
 )
 from pydantic_core import ErrorDetails
 from typing_extensions import override
@@ -27,11 +23,12 @@ from cutlayer.data import TableFile
 from cutlayer.errors import ConfigurationError, UnknownNameError
 from cutlayer.parties import Compute, Terms
 from cutlayer.parties.private_alignment import MAX_IDS
-from cutlayer.parties.terms import MOST_EPOCHS, AlignmentForm, Mode
+from cutlayer.parties.terms import MOST_EPOCHS, MOST_RECORDS, AlignmentForm, Mode
 from cutlayer.protections import PROTECTIONS, NoNoise, Protection, parse_protection
 from cutlayer.protocol import Address, Deadlines, Role
 from cutlayer.runs.reading_keys import ReadingKeys
 from cutlayer.runs.toml_file import read_toml
+from cutlayer.runs.written_values import WrittenKeys, typed_value
 
 FROZEN = "frozen"
 """In place of a protection: no gradient is sent at all."""
@@ -53,7 +50,7 @@ Name = Annotated[
 ]
 
 
-class RunKeys(BaseModel):
+class RunKeys(WrittenKeys):
     """What a run is, where its parties meet, and what they agree on."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -91,10 +88,10 @@ class RunKeys(BaseModel):
     """Whether ``metrics`` may be an address that other machines reach."""
 
     epochs: int = Field(default=20, ge=1, le=MOST_EPOCHS)
-    batch_size: int = Field(default=512, ge=2)
+    batch_size: int = Field(default=512, ge=2, le=MOST_RECORDS)
     cut_width: int = Field(default=32, ge=1, le=1 << 20)
     seed: int = Field(default=0, ge=0, lt=1 << 63)
-    checkpoint_every: int = Field(default=100, ge=1)
+    checkpoint_every: int = Field(default=100, ge=1, le=MOST_RECORDS)
     staleness: int = Field(default=0, ge=0, le=64)
     micro_batches: int = Field(default=1, ge=1, le=64)
     wire: Literal["float32", "bfloat16"] = "float32"
@@ -108,9 +105,6 @@ class RunKeys(BaseModel):
     by default ``aligned_ids.parquet`` in the run's folder."""
     max_ids: int = Field(default=MAX_IDS, ge=1, lt=1 << 32)
     """The most ids that this party brings to a private alignment, or accepts from its peer."""
-
-
-_NUMBERS = (int, float, ByteSize, int | None, float | None)
 
 
 class PartyConfiguration(ReadingKeys, RunKeys):
@@ -132,15 +126,6 @@ class PartyConfiguration(ReadingKeys, RunKeys):
     threads: int = Field(default=1, ge=1, le=1024)
     """Of this party's process. Small networks are fastest with one, above all where both parties
     share a machine."""
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_flag_for_a_number(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse true where a number stands; Python would read 1."""
-        field = cls.model_fields[info.field_name or ""]
-        if isinstance(value, bool) and field.annotation in _NUMBERS:
-            raise ValueError("Input should be a number")
-        return value
 
     @property
     def run_folder(self) -> Path:
@@ -230,14 +215,14 @@ class LabelConfiguration(PartyConfiguration):
     label: str
     positive: str | int | float | bool | None = None
     negative: Literal["rest"] | None = None
-    audit_every: int | None = Field(default=None, ge=0)
+    audit_every: int | None = Field(default=None, ge=0, le=MOST_RECORDS)
     """Attack one of every so many messages; 0: none; by default about 2 %, at least 20 of them."""
     cadence: float = Field(default=0.0, ge=0, le=30)
     """Seconds; replies leave at multiples of it, one or two after their request is taken up."""
-    record: ByteSize = Field(default=ByteSize(0), ge=0)
+    record: ByteSize = Field(default=ByteSize(0), ge=0, le=1 << 60)
     """Most space for the recording that ``cutlayer audit`` attacks, as ``1 GiB``; 0: none. Where
     the messages need more, the whole histories of fewer records are kept."""
-    live_every: int = Field(default=LIVE_EVERY, ge=0)
+    live_every: int = Field(default=LIVE_EVERY, ge=0, le=MOST_RECORDS)
     """Score every so many outgoing batches with cheap attacks for the progress line; 0: none."""
     warn_above: float | None = Field(default=None, gt=0.5, lt=1)
     """Warn when the live leak AUC rises above this."""
@@ -291,7 +276,8 @@ def read_configuration(
             "its own, without the key label."
         )
     for key, text in (overrides or {}).items():
-        settings[key] = _value(kind, key, text)
+        field = kind.model_fields.get(key)
+        settings[key] = typed_value(None if field is None else field.annotation, text)
     try:
         configuration = kind.model_validate(settings)
     except ValidationError as error:
@@ -401,20 +387,6 @@ def _toml(path: Path, party: str) -> dict[str, object]:
         raise ConfigurationError(f"{party}: {error}") from error
 
 
-def _value(kind: type[PartyConfiguration], key: str, text: str) -> object:
-    """A command line's text as a value; lists may be written with commas."""
-    try:
-        value: object = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text
-    field = kind.model_fields.get(key)
-    if field is not None and "tuple" in str(field.annotation) and not isinstance(value, list):
-        return [_value(kind, "", part) for part in text.split(",") if part]
-    if field is not None and field.annotation in (str, Path, str | None, Path | None):
-        return value if isinstance(value, str) else text
-    return value
-
-
 def _first_problem(error: ValidationError) -> ErrorDetails:
     """The first rule that is broken; a mistyped key is also a missing one, and says more."""
     problems = error.errors()
@@ -439,7 +411,8 @@ def _described(kind: type[PartyConfiguration], problem: ErrorDetails) -> str:
                 "`cutlayer non-label-party` starts."
             )
         return f"the key {key!r} is missing.{hint}"
-    return f"{key}: {problem['msg']}, got {problem['input']!r}."
+    rule = problem["msg"].removeprefix("Value error, ")
+    return f"{key}: {rule}, got {problem['input']!r}."
 
 
 def _unknown_protection(text: str) -> str:

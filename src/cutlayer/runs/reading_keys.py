@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
 from cutlayer.data import TableFile
 from cutlayer.data.cell_values import Decimal
 from cutlayer.data.record_blocks import Encoding
+from cutlayer.runs.written_values import WrittenKeys
 
 
-class ReadingKeys(BaseModel):
+class ReadingKeys(WrittenKeys):
     """What must be known to read a file; :class:`~cutlayer.data.TableFile` says what each means."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from cutlayer.errors import ConfigurationError
+from cutlayer.runs.written_values import parse_toml
 
 _OTHER_ENCODINGS: Final = {
     codecs.BOM_UTF32_LE: "UTF-32",  # begins as UTF-16's mark does, so it goes first
@@ -33,7 +34,7 @@ def read_toml(path: Path) -> dict[str, object]:
             "and its rights."
         ) from error
     try:
-        return tomllib.loads(_text(data, path))
+        return parse_toml(_text(data, path))
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path} is no TOML file ({error}).") from error
 

@@ -2,12 +2,11 @@
 
 import difflib
 import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from cutlayer.data import DATASETS
 from cutlayer.data.preparation.output import source_mark
@@ -17,9 +16,10 @@ from cutlayer.durable import LOCK_FILE, PARTIAL, whole_file
 from cutlayer.errors import ConfigurationError, CutlayerError, DataError
 from cutlayer.experiments.tradeoff.grid import Run, protection_of, specs_of
 from cutlayer.experiments.tradeoff.table_keys import TableKeys
-from cutlayer.parties.terms import MOST_EPOCHS
+from cutlayer.parties.terms import MOST_EPOCHS, MOST_RECORDS
 from cutlayer.protections import Protection
 from cutlayer.runs.toml_file import read_toml
+from cutlayer.runs.written_values import WrittenKeys, typed_value
 
 CONFIGURATION_FILE, SOURCES_FILE = "configuration.json", "sources.json"
 _LONGEST_NAME = 200
@@ -30,18 +30,18 @@ _WORDING = {
     "too_short": "must hold at least one value",
 }
 
-Count = Annotated[int, Field(ge=1, strict=True)]
+Count = Annotated[int, Field(ge=1, le=1 << 16, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
 
 
-class TradeoffConfiguration(BaseModel):
+class TradeoffConfiguration(WrittenKeys):
     """Everything that decides what a sweep does. Unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     data: str | None = None
     """A bundled data set."""
-    options: dict[str, int | float] = {}
+    options: dict[str, int | float] = Field(default={})
     """Its options, such as ``rows`` of synthetic-ctr."""
     label_party: TableKeys | None = None
     non_label_party: TableKeys | None = None
@@ -49,9 +49,9 @@ class TradeoffConfiguration(BaseModel):
     """A folder that ``cutlayer prepare`` made. Its parts are not used: each seed splits anew."""
     images: Path | None = None
     """Images at the non-label party, labels at the label party: ``.npz`` or ``.parquet``."""
-    image_side: int | None = Field(default=None, ge=4)
+    image_side: int | None = Field(default=None, ge=4, le=1 << 16)
     """Images are resized to squares of this side."""
-    rows: int | float | None = Field(default=None, gt=0)
+    rows: int | float | None = Field(default=None, gt=0, le=1 << 60)
     """How many records take part: a share up to 1.0, or a whole number. All by default."""
     test_share: float = Field(default=0.2, gt=0, lt=1)
 
@@ -65,14 +65,14 @@ class TradeoffConfiguration(BaseModel):
     blocks: tuple[Count, Count] = (3, 1)
     """Convolution blocks of the two halves of a CNN."""
     epochs: int = Field(default=5, ge=1, le=MOST_EPOCHS, strict=True)
-    batch_size: int = Field(default=512, ge=2, strict=True)
+    batch_size: int = Field(default=512, ge=2, le=MOST_RECORDS, strict=True)
     learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
     weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
     seeds: tuple[Seed, ...] = Field(default=(0, 1, 2), min_length=1)
     protections: tuple[str, ...] = Field(min_length=1)
     """Texts such as ``marvell:s=[0.1,1,4]``."""
-    audit_every: Count = 1
+    audit_every: int = Field(default=1, ge=1, le=MOST_RECORDS, strict=True)
     """Record and attack every so many batches."""
     keep_transcripts: bool = False
     paper_protocol: bool = False
@@ -135,7 +135,7 @@ def read_tradeoff(path: Path, overrides: Mapping[str, str] | None = None) -> Tra
         settings = read_toml(path)
     except FileNotFoundError as error:
         raise ConfigurationError(f"There is no configuration {path}.") from error
-    settings |= {key: _value(text) for key, text in (overrides or {}).items()}
+    settings |= {key: _value(key, text) for key, text in (overrides or {}).items()}
     try:
         return checked(settings)
     except ConfigurationError as error:
@@ -327,12 +327,14 @@ def _beside_published(configuration: TradeoffConfiguration) -> TradeoffConfigura
     return configuration.model_copy(update=known)
 
 
-def _value(text: str) -> object:
-    """A command line's text as TOML where it is that, else as it stands."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
+def _value(key: str, text: str) -> object:
+    """A command line's text as a value of this key; a protection has commas of its own."""
+    field = TradeoffConfiguration.model_fields.get(key)
+    if field is None or key == "protections":
+        value = typed_value(None, text)
+    else:
+        value = typed_value(field.annotation, text)
+    return [value] if key == "protections" and not isinstance(value, list) else value
 
 
 def _first_problem(error: ValidationError) -> str:
