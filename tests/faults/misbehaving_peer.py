@@ -677,7 +677,7 @@ def _bugs_of_hello() -> list[Bug]:
             told="terms",
         )
     said = ("role", "records", "nonce", "checkpoints", "released", "order_word", "cutlayer")
-    for name in (*said, "clock"):
+    for name in (*said, "clock", "feature_copy"):
         add(
             f"HelloLacks {name}",
             lambda f, name=name: f.lacking(name),
@@ -698,6 +698,9 @@ def _bugs_of_hello() -> list[Bug]:
         field_bug("cutlayer", value, "a version")
     for value in (-1, 1.5, "now"):
         field_bug("clock", value, "a whole number")
+    for value in (0, "true", None):
+        field_bug("feature_copy", value, "(true or )?false")
+    field_bug("feature_copy", True, "false", roles=[L])
     add("HelloUnknownField", lambda f: f.having(labels="1"), "malformed: 'labels' is no field")
     add(
         "HelloTooManyRecords",

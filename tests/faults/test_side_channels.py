@@ -48,6 +48,7 @@ TERMS = {
 }
 STANDING = {
     *("role", "records", "nonce", "checkpoints", "released", "order_word", "cutlayer", "clock"),
+    "feature_copy",  # consent of the non-label party, from its configuration; false at the other
 }
 
 
@@ -92,7 +93,7 @@ def test_s1_kinds_sizes_and_order_do_not_depend_on_labels(
 def test_s1_s6_what_cannot_be_scored_is_told_to_the_operator_alone(frames, tmp_path, monkeypatch):
     """The farewell comes first, since labels decide it."""
 
-    def refused(logit, labels, part):
+    def refused(logit, labels, part, **_):
         raise DataError(f"label party: the {part} records cannot be scored.")
 
     monkeypatch.setattr(label_party, "evaluate", refused)

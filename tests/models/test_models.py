@@ -69,6 +69,72 @@ def test_frozen_projection_does_not_blow_up_columns_that_add_nothing():
     assert projected.abs().max() < 10
 
 
+def test_what_components_carry_by_hand():
+    # Orthogonal columns with squares 4 and 1: the first component is the first column.
+    features = torch.tensor([[2.0, 1.0], [2.0, -1.0], [-2.0, 1.0], [-2.0, -1.0]])
+    carried = frozen_projection(features, 1).carried
+    assert (carried.rank, carried.columns, carried.recovered, carried.most) == (2, 2, 1, 2)
+    assert carried.variance == pytest.approx(4 / 5)
+    assert not carried.is_copy
+    assert not carried.is_nearly_copy
+    whole = frozen_projection(features, 2).carried
+    assert whole.is_copy
+    assert (whole.variance, whole.recovered) == (pytest.approx(1.0), 2)
+
+
+def dependent(kind):
+    """Features of a rank that numpy computes, and who knows it by construction."""
+    g = generator()
+    numbers = torch.randn(200, 5, generator=g)
+    slots = torch.nn.functional.one_hot(torch.randint(4, (200,), generator=g), 4).float()
+    return {
+        "independent": (numbers, 5),
+        "a sum, rounded": (torch.cat([numbers, numbers[:, :1] + numbers[:, 1:2]], 1), 5),
+        "one hot": (slots, 3),
+        "numbers and one hot": (torch.cat([numbers, slots], 1), 8),
+        "twice": (torch.cat([numbers, numbers], 1), 5),
+        "a constant": (torch.cat([numbers, torch.ones(200, 1)], 1), 5),
+        "fewer records": (numbers[:4], 3),
+        "other units": (numbers * torch.tensor([1e3, 1, 1e-2, 1, 1]), 5),
+    }[kind]
+
+
+KINDS = ["independent", "a sum, rounded", "one hot", "numbers and one hot", "twice", "a constant"]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "fewer records", "other units"])
+def test_features_can_be_computed_from_as_many_components_as_they_have_rank(kind):
+    features, rank = dependent(kind)
+    for width in range(1, rank + 2):
+        layer = frozen_projection(features, width)
+        assert layer.carried.rank == rank
+        assert layer.carried.is_copy == (width >= rank)
+        # Whoever holds the components and knows the features of some records fits the others.
+        sent = layer(features).double()
+        known = torch.cat([sent, torch.ones(len(sent), 1)], 1)
+        centred = features.double() - features.double().mean(0)
+        fit = torch.linalg.lstsq(known, centred, driver="gelsd").solution
+        left = (known @ fit - centred).var(0)
+        recovered = (left <= 0.01 * centred.var(0)) & (centred.var(0) > 0)
+        assert layer.carried.recovered == int(recovered.sum())
+        if width >= rank:
+            assert recovered.sum() == (centred.var(0) > 0).sum()
+
+
+def test_the_share_of_variance_is_sklearns():
+    features = torch.randn(300, 6, generator=generator()) * torch.tensor([3, 1, 1, 0.5, 2, 1.0])
+    ratios = PCA().fit(features.double().numpy()).explained_variance_ratio_
+    for width in range(1, 7):
+        carried = frozen_projection(features, width).carried
+        assert carried.variance == pytest.approx(ratios[:width].sum(), rel=1e-9)
+
+
+def test_features_that_do_not_differ_are_no_copy():
+    carried = frozen_projection(torch.ones(10, 3), 3).carried
+    assert (carried.rank, carried.recovered, carried.variance) == (0, 0, 0.0)
+    assert not carried.is_copy
+
+
 def test_frozen_projection_needs_records():
     with pytest.raises(ValueError, match="records"):
         frozen_projection(torch.randn(1, 3), 2)

@@ -271,3 +271,14 @@ def test_a_journal_that_is_only_looked_at_takes_no_entry(parties):
     with pytest.raises(ConfigurationError, match="only be looked at"):
         looked.settle(3, bytes(32), bytes(32))
     looked.close()
+
+
+def test_a_copy_of_the_features_is_a_fault_before_the_run(parties):
+    """One column, so that any width is a copy."""
+    said = checkup(parties, "non-label", protection="frozen")["features"]
+    assert said.verdict is Verdict.FAULT
+    assert "cut_width is 32, and the 1 column of the training records have rank 1" in said.found
+    allowed = checkup(parties, "non-label", protection="frozen", allow_feature_copy="true")
+    assert allowed["features"].verdict is Verdict.WARNING
+    assert "features" not in checkup(parties, "label", protection="frozen")
+    assert "features" not in checkup(parties, "non-label")

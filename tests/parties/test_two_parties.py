@@ -233,7 +233,7 @@ def test_more_canaries_than_training_records_is_an_error(pair):
 
 
 def test_frozen_mode_sends_nothing_back(pair):
-    top_half, bottom_half = run_pair(*pair, label_terms=terms(mode="one round"))
+    top_half, bottom_half = run_pair(*pair, label_terms=terms(mode="one round", cut_width=2))
     assert (top_half.sent.releases, top_half.sent.rows) == (0, 0)
     assert not any(p.requires_grad for p in bottom_half.bottom.parameters())
 
@@ -241,8 +241,8 @@ def test_frozen_mode_sends_nothing_back(pair):
 def test_frozen_bottom_is_the_same_whatever_the_labels_are(pair):
     label, other = pair
     flipped = PartyTable("label party", label.ids, label.features, 1 - label.labels)
-    first = run_pair(label, other, label_terms=terms(mode="one round"))[1].bottom
-    second = run_pair(flipped, other, label_terms=terms(mode="one round"))[1].bottom
+    first = run_pair(label, other, label_terms=terms(mode="one round", cut_width=2))[1].bottom
+    second = run_pair(flipped, other, label_terms=terms(mode="one round", cut_width=2))[1].bottom
     assert torch.equal(first.weight, second.weight)
 
 

@@ -349,8 +349,29 @@ def test_predict_gives_the_predictions_of_the_run_again_and_new_ones(pair):
     assert alone["probability"].to_list() == pytest.approx(expected.to_list(), abs=1e-6)
 
 
-def test_frozen_sends_no_gradient(pair):
+def test_frozen_refuses_to_send_a_copy_of_the_features(pair):
+    """Two columns, and a cut of 4: the components would be the features in other words."""
     frozen = ("--protection", "frozen")
+    done = pair.run(label=frozen, other=frozen)
+    status, _, said = done["other"]
+    assert status == 2
+    said = " ".join(said.split())
+    assert "cut_width is 4, and the 2 columns of the training records have rank 2" in said
+    assert "allow_feature_copy = true" in said
+    status, _, said = done["label"]
+    assert status != 0
+    assert "an invertible copy of all its features" in " ".join(said.split())
+    done = pair.run(label=frozen, other=(*frozen, "--allow_feature_copy", "true"))
+    assert_ended_well(done)
+    for party, words in (("label", "may be an invertible copy"), ("other", "all features leave")):
+        assert f"WARNING: {'the' if party == 'label' else 'all'}" in done[party][1]
+        assert words in " ".join(done[party][1].split())
+    findings = json.loads((pair.kept("label") / "findings.json").read_text())
+    assert "2 principal components" in findings["rows"][0]["guarantee"]["grounds"]
+
+
+def test_frozen_sends_no_gradient(pair):
+    frozen = ("--protection", "frozen", "--cut_width", "1")
     done = pair.run(label=frozen, other=frozen)
     assert_ended_well(done)
     findings = json.loads((pair.kept("label") / "findings.json").read_text())

@@ -69,8 +69,8 @@ def result_of(plan: Plan, training: Training, half: TopHalf, seconds: float) -> 
         test_positive_share=half.test.positive_share,
         releases=half.sent.releases,
         rows=half.sent.rows,
-        one_release=_kept(training, 0 if sends_nothing else 1),
-        all_releases=_kept(training, 0 if sends_nothing else plan.epochs),
+        one_release=_kept(training, 0 if sends_nothing else 1, half.crossed),
+        all_releases=_kept(training, 0 if sends_nothing else plan.epochs, half.crossed),
         train_records=len(half.agreement.train),
         test_records=len(half.agreement.test),
         only_at_label_party=half.agreement.only_here,
@@ -102,10 +102,11 @@ def read_result(folder: Path) -> Result | None:
         raise DataError(f"{path} is damaged; delete {folder} and run again.") from error
 
 
-def _kept(training: Training, releases: int) -> Bound:
+def _kept(training: Training, releases: int, crossed: str) -> Bound:
     """What is promised after so many releases of one record."""
     if releases == 0:
-        promised = Guarantee("rigorous", 0.5, 0, "No message depends on a label.")
+        grounds = f"No message depends on a label. {crossed}".strip()
+        promised = Guarantee("rigorous", 0.5, 0, grounds)
     else:
         promised = training.protection.guarantee(releases)
     return Bound.of(promised)

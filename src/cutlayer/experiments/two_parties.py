@@ -91,6 +91,7 @@ def build_non_label_party(
         lambda own: make_bottom(plan, training, own.width),
         make_optimizer(plan),
         observers=make_observers if training.audited else None,
+        allow_feature_copy=True,  # both parties are one owner's
         # Connected before the label party is free: a silent training of its own may come first.
         deadlines=Deadlines(connect=_PATIENCE_SECONDS),
     )

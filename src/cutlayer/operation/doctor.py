@@ -15,6 +15,7 @@ from cutlayer.operation.machine import (
 from cutlayer.operation.party_checks import (
     check_address,
     check_batches,
+    check_crossing,
     check_file,
     check_identity,
     check_model,
@@ -23,6 +24,7 @@ from cutlayer.operation.party_checks import (
 )
 from cutlayer.protocol import Role
 from cutlayer.runs.configuration import (
+    FROZEN,
     LabelConfiguration,
     NonLabelConfiguration,
     PartyConfiguration,
@@ -65,6 +67,8 @@ def examine(config: Path, overrides: Mapping[str, str] | None = None) -> Iterato
     if reading is not None:
         yield check_batches(configuration, reading)
         yield check_room(configuration, reading)
+        if isinstance(configuration, NonLabelConfiguration) and configuration.protection == FROZEN:
+            yield check_crossing(configuration, reading)
     yield check_clock()
     yield check_threads(configuration.threads)
     yield check_tcp(far=not configuration.meeting_point.is_loopback)

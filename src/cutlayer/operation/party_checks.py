@@ -5,19 +5,21 @@ from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
 
-from cutlayer.data import TableReading
+from cutlayer.data import Encoder, TableReading
 from cutlayer.data.file_message import listing
 from cutlayer.durable import in_use
 from cutlayer.errors import ConnectionLostError, CutlayerError, DeadlineError, PeerRefusedError
+from cutlayer.models import frozen_projection
 from cutlayer.operation.checkup import Check, fault, ok, warning
 from cutlayer.parties import CheckpointStore, ReleaseJournal, RunKey
+from cutlayer.parties.crossing_features import refused_copy, what_crosses
 from cutlayer.parties.persistence import CHECKPOINTS_FOLDER, JOURNAL_FILE, KEY_FILE
 from cutlayer.protocol import Identity, Role
 from cutlayer.protocol.identity import fingerprint, read_certificate
 from cutlayer.protocol.transports.probe import probe
 from cutlayer.protocol.transports.stream_endpoints import listen
 from cutlayer.runs.aligned_records import aligned_records
-from cutlayer.runs.configuration import FROZEN, PartyConfiguration
+from cutlayer.runs.configuration import FROZEN, NonLabelConfiguration, PartyConfiguration
 from cutlayer.runs.halves import require_model
 from cutlayer.runs.room import free_bytes, room_for, room_still_needed
 from cutlayer.runs.session_opening import identity_of
@@ -115,6 +117,22 @@ def check_batches(configuration: PartyConfiguration, reading: TableReading) -> C
     fix = f"Set batch_size to at most {expected:,} at both parties, or bring more records."
     found = f"{found}, and batch_size is {wanted:,}"
     return fault("batches", found, fix) if records < wanted else warning("batches", found, fix)
+
+
+def check_crossing(configuration: NonLabelConfiguration, reading: TableReading) -> Check:
+    """How much of the features ``frozen`` sends; of all records, of which a part will train."""
+    try:
+        table = aligned_records(configuration, reading.table)
+        features = Encoder.fit(table).encode(table)
+        carried = frozen_projection(features, configuration.cut_width).carried
+    except (CutlayerError, ValueError) as error:
+        return fault("features", str(error))
+    if carried.is_copy and not configuration.allow_feature_copy:
+        return fault("features", refused_copy(carried))
+    said = what_crosses(carried)
+    if carried.is_copy or carried.is_nearly_copy:
+        return warning("features", said, "Lower cut_width at both parties.")
+    return ok("features", said)
 
 
 def check_run_folder(configuration: PartyConfiguration) -> Iterator[Check]:

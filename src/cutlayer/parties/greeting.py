@@ -31,6 +31,8 @@ class Greeting:
     """Version of cutlayer."""
     clock: int
     """Seconds since 1970."""
+    feature_copy: bool = False
+    """At the non-label party: whether components that it sends may be a copy of its features."""
 
     def as_fields(self, role: Role) -> dict[str, JsonScalar]:
         """What goes into HELLO."""
@@ -43,6 +45,7 @@ class Greeting:
             "order_word": self.order,
             "cutlayer": self.release,
             "clock": self.clock,
+            "feature_copy": self.feature_copy,
         }
 
 
@@ -76,6 +79,7 @@ def read_greeting(
         order=str(fields["order_word"]),
         release=str(fields["cutlayer"]),
         clock=int(str(fields["clock"])),
+        feature_copy=bool(fields["feature_copy"]),
     )
 
 
@@ -102,6 +106,11 @@ def _rules(sender: Role, order: Order) -> dict[str, _Rule]:
         # It is shown to the operator: nothing that a terminal would obey.
         "cutlayer": (_is_version, "a version of up to 40 letters, digits and .+!-"),
         "clock": whole,
+        "feature_copy": (
+            (_is_flag, "true or false")
+            if sender is Role.NON_LABEL
+            else (lambda value: value is False, "false")
+        ),
     }
 
 
@@ -113,6 +122,11 @@ def _is_whole(value: JsonScalar) -> bool:
 def _is_zero(value: JsonScalar) -> bool:
     """Whether this is the number 0, and no truth value."""
     return type(value) is int and value == 0
+
+
+def _is_flag(value: JsonScalar) -> bool:
+    """Whether this is a truth value."""
+    return isinstance(value, bool)
 
 
 def _is_version(value: JsonScalar) -> bool:

@@ -53,6 +53,8 @@ class Standing:
     revealed."""
     max_ids: int = MAX_IDS
     """The largest number of records that the peer may announce."""
+    feature_copy: bool = False
+    """At the non-label party: whether components that it sends may be a copy of its features."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class Opening:
     """Steps after which both have a state to go on from; 0 is a fresh start."""
     begun: bool
     """Whether the label party has answered a step of this run before."""
+    feature_copy: bool = False
+    """At the label party: whether the components that come may be a copy of the peer's features."""
 
 
 def shake_hands(
@@ -106,6 +110,7 @@ def shake_hands(
         order=_order_word(session.role, own.order_nonce),
         release=version("cutlayer"),
         clock=int(time.time()),
+        feature_copy=own.feature_copy,
     )
     theirs = _exchange_hellos(session, terms, greeting)
     if theirs.records > own.max_ids:
@@ -135,7 +140,8 @@ def shake_hands(
         halves = _order_halves(session, own.order_nonce, theirs.order, revealed)
         seed = int.from_bytes(sha256(b"cutlayer order" + b"".join(halves)).digest(), "little")
         agreement = replace(agreement, order_seed=seed)
-    return Opening(agreement, step, begun=max(greeting.released, theirs.released) > 0)
+    begun = max(greeting.released, theirs.released) > 0
+    return Opening(agreement, step, begun=begun, feature_copy=theirs.feature_copy)
 
 
 def _exchange_hellos(session: Session, terms: Terms, own: Greeting) -> Greeting:

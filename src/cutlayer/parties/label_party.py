@@ -18,6 +18,7 @@ from cutlayer.parties.agreement import Agreement, agree_on
 from cutlayer.parties.cadence import departure
 from cutlayer.parties.canaries import plant_canaries
 from cutlayer.parties.compute import Compute, MakeOptimizer
+from cutlayer.parties.crossing_features import allowed_copy, arrived, components_of
 from cutlayer.parties.evaluation import evaluate, require_both_classes
 from cutlayer.parties.events import Event, EventKind, OnEvent, ignore_event
 from cutlayer.parties.handshake import (
@@ -153,11 +154,15 @@ class LabelParty:
             prepared = self._prepare(opening.agreement, begun=opening.begun)
             if self._terms.mode == "one round":
                 everything = torch.arange(len(prepared.labels))
+                if opening.feature_copy:
+                    self._tell_operator(f"label party: {allowed_copy(self._terms.cut_width)}")
                 activation = self._receive_forward(session, Kind.FROZEN, everything)
+                crossed = arrived(components_of(activation), self._terms.cut_width)
+                self._tell_operator(f"label party: {crossed}")
                 self._keep_first_start()
                 self._take_leave(session)
                 # After the farewell: the peer need not wait for a training without it.
-                half = self._train_alone(prepared, activation)
+                half = replace(self._train_alone(prepared, activation), crossed=crossed)
                 _keep(half, keep)
                 return half
             head = self._head(prepared.inputs)

@@ -14,6 +14,7 @@ from cutlayer.errors import ConfigurationError
 from cutlayer.models import frozen_projection
 from cutlayer.parties.agreement import Agreement
 from cutlayer.parties.compute import Accumulator, Compute, MakeOptimizer
+from cutlayer.parties.crossing_features import refused_copy, what_crosses
 from cutlayer.parties.events import Event, EventKind, OnEvent, ignore_event
 from cutlayer.parties.flight import Flight, copied_weights, forward_with
 from cutlayer.parties.handshake import (
@@ -28,7 +29,16 @@ from cutlayer.parties.observers import HalfObserver, ProgressObserver
 from cutlayer.parties.persistence import Persistence
 from cutlayer.parties.private_alignment import MAX_IDS
 from cutlayer.parties.terms import Terms
-from cutlayer.protocol import Deadlines, Kind, OutboxTransport, Role, Session, Shape, Transport
+from cutlayer.protocol import (
+    Deadlines,
+    ErrorCode,
+    Kind,
+    OutboxTransport,
+    Role,
+    Session,
+    Shape,
+    Transport,
+)
 
 _NAME = "bottom"
 
@@ -64,6 +74,8 @@ class NonLabelParty:
         compute: device, precision, compilation.
         deadlines: how long to wait for the peer.
         max_ids: the largest number of records that the peer may announce.
+        allow_feature_copy: whether mode "one round" may send as many components as the features
+            have rank: from them the peer can compute every feature.
         tell: takes notices for the operator.
         on_event: told what happens, for logs and metrics.
 
@@ -84,6 +96,7 @@ class NonLabelParty:
         compute: Compute | None = None,
         deadlines: Deadlines | None = None,
         max_ids: int = MAX_IDS,
+        allow_feature_copy: bool = False,
         tell: Tell = say_nothing,
         on_event: OnEvent = ignore_event,
     ) -> None:
@@ -94,6 +107,7 @@ class NonLabelParty:
         self._compute = compute or Compute()
         self._deadlines = deadlines
         self._max_ids, self._tell_operator = max_ids, tell
+        self._allow_feature_copy = allow_feature_copy
         self._on_event = on_event
         self._inputs: tuple[str, Inputs] | None = None
         self.steps_made = 0
@@ -122,7 +136,8 @@ class NonLabelParty:
         Raises:
             TermsMismatchError: the parties were started with different settings.
             DataError: the parties' records do not fit together.
-            ConfigurationError: the bottom half does not fit the terms.
+            ConfigurationError: the bottom half does not fit the terms, or the components that would
+                cross are a copy of the features, which was not allowed.
             ProtocolError: the peer breaks the protocol.
             ConnectionLostError: the peer is gone, silent, or ended the run.
         """
@@ -131,9 +146,8 @@ class NonLabelParty:
             agreement = opening.agreement
             inputs = self._encoded(opening)
             if self._terms.mode == "one round":
-                train = inputs.values[agreement.train]
                 step = 0
-                bottom: nn.Module = frozen_projection(train, self._terms.cut_width)
+                bottom: nn.Module = self._project(session, inputs.values[agreement.train])
                 self._keep_first_start()
                 everything = torch.arange(len(agreement.ids))
                 self._send_forward(session, Kind.FROZEN, bottom, inputs.values, everything)
@@ -194,7 +208,8 @@ class NonLabelParty:
 
     def _shake_hands(self, session: Session, kept: tuple[int, ...] = ()) -> Opening:
         """Meet the peer from where this party stands, or with the half that it kept."""
-        standing = Standing(checkpoints=kept, max_ids=self._max_ids)
+        copies = self._allow_feature_copy and self._terms.mode == "one round"
+        standing = Standing(checkpoints=kept, max_ids=self._max_ids, feature_copy=copies)
         if self._persistence is not None:
             standing = replace(
                 standing,
@@ -219,6 +234,16 @@ class NonLabelParty:
                 )
             self._inputs = agreement.digest, inputs
         return self._inputs[1]
+
+    def _project(self, session: Session, features: Tensor) -> nn.Module:
+        """The components of the features, unless they are a copy that nobody allowed."""
+        layer = frozen_projection(features, self._terms.cut_width)
+        carried = layer.carried
+        if carried.is_copy and not self._allow_feature_copy:
+            session.abort(ErrorCode.COPY)
+            raise ConfigurationError(f"non-label party: {refused_copy(carried)}")
+        self._tell_operator(f"non-label party: {what_crosses(carried)}")
+        return layer
 
     def _keep_first_start(self) -> None:
         """Put on record what the data were, before anything leaves that depends on them."""

@@ -40,6 +40,8 @@ class TopHalf:
     """What was sent for the first time since the party was started."""
     step: int = 0
     """Steps of the loop that the tops have learnt from, over all starts; 0 where there is none."""
+    crossed: str = ""
+    """For mode "one round": what came of the peer's features, as a sentence."""
 
 
 @dataclass

@@ -61,6 +61,7 @@ class ErrorCode(Enum):
     PROTOCOL = "protocol"
     STOPPED = "stopped"
     FAILED = "failed"
+    COPY = "copy"
 
     @property
     def meaning(self) -> str:
@@ -70,6 +71,10 @@ class ErrorCode(Enum):
             ErrorCode.PROTOCOL: "it received something that the protocol does not allow",
             ErrorCode.STOPPED: "it was stopped by its operator",
             ErrorCode.FAILED: "it met an error of its own, which its operator can read",
+            ErrorCode.COPY: (
+                "with this cut_width, frozen would send an invertible copy of all its features. "
+                "Agree on a smaller cut_width, or let it set allow_feature_copy"
+            ),
         }[self]
 
 

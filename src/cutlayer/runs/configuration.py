@@ -206,6 +206,9 @@ class NonLabelConfiguration(PartyConfiguration):
 
     role = Role.NON_LABEL
 
+    allow_feature_copy: bool = False
+    """Whether ``frozen`` may send as many components as the features have rank: a copy of all."""
+
 
 class LabelConfiguration(PartyConfiguration):
     """Settings of the label party."""

@@ -150,6 +150,7 @@ def run_label_party(
         None if configuration.protection == FROZEN else protection,
         releases,
         void="" if configuration.stop_above is None else STOPPED_ON_LABELS,
+        crossed=half.crossed,
     )
     return LabelRun(half, _findings(configuration, half, audits, promise))
 
@@ -182,6 +183,7 @@ def run_non_label_party(
         compute=configuration.compute,
         deadlines=configuration.deadlines,
         max_ids=configuration.max_ids,
+        allow_feature_copy=configuration.allow_feature_copy,
         tell=tell,
         on_event=monitor.on_event,
     )

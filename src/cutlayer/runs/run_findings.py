@@ -35,6 +35,8 @@ class Promise:
     """Where the state of the protection was taken from, as a sentence for the grounds."""
     void: str = ""
     """Why nothing can be promised, if that is so."""
+    crossed: str = ""
+    """Under ``frozen``, what left the non-label party instead, as a sentence for the grounds."""
 
     @property
     def name(self) -> str:
@@ -56,8 +58,8 @@ class Promise:
         if self.void:
             return Bound(kind="none", leak_auc=None, grounds=self.void)
         if self.protection is None or not self.charged:
-            nothing_sent = "No message depends on a label."
-            return Bound(kind="rigorous", leak_auc=0.5, grounds=nothing_sent)
+            grounds = f"No message depends on a label. {self.crossed}".strip()
+            return Bound(kind="rigorous", leak_auc=0.5, grounds=grounds)
         return Bound.of(self.protection.guarantee(releases), also=self.seen_in)
 
 
