@@ -21,6 +21,9 @@ _FLOATS: Final[dict[pl.DataType, type[np.floating[Any]]]] = {
 }
 """What rounds a number as a column of this kind does."""
 _TEXTS: Final = (pl.String, pl.Categorical, pl.Enum)
+_NAMES: Final = (*_TEXTS, pl.Boolean, pl.Null, pl.Date, pl.Time, pl.Datetime)
+_WHOLE_BELOW: Final[dict[pl.DataType, float]] = {pl.Float16(): 2.0**11, pl.Float32(): 2.0**24}
+"""Floats that tell fewer whole numbers from their neighbours than float64 does."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,19 @@ def stored(number: ExactNumber | None, kind: pl.DataType) -> list[float | int | 
 def is_text(kind: pl.DataType) -> bool:
     """Whether a column of this kind holds texts."""
     return kind in _TEXTS
+
+
+def can_name(kind: pl.DataType) -> bool:
+    """Whether every value of this kind has one text by which records can be called or labelled.
+
+    Durations, bytes, lists and structures have none.
+    """
+    return kind in _NAMES or kind.is_numeric()
+
+
+def whole_below(kind: pl.DataType) -> float:
+    """Below which size floats of this kind are told from their neighbours where they are whole."""
+    return _WHOLE_BELOW.get(kind, _EXACT)
 
 
 def as_text(column: pl.Series) -> pl.Series:

@@ -1,11 +1,21 @@
 """Column reading: from batches of cells to one compact column each, its kind inferred."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
 
-from cutlayer.data.cell_values import CellRules, as_text, compact, is_text, is_whole, joined
+from cutlayer.data.cell_values import (
+    CellRules,
+    as_text,
+    can_name,
+    compact,
+    is_text,
+    is_whole,
+    joined,
+    whole_below,
+)
 from cutlayer.data.column_choice import ColumnChoice, Kind
 from cutlayer.data.file_message import FileMessage
 from cutlayer.data.table_source import RowBatch, TableSource
@@ -123,6 +133,8 @@ class TextReader:
     def __init__(self, name: str, rules: CellRules, kind: type[pl.DataType]) -> None:
         self.name, self._rules, self._kind = name, rules, kind
         self.missing, self.fractions = Cells(), Cells()
+        self.whole_below = 0.0
+        """Of floats: below which size whole ones are told apart."""
         self.unusable: pl.DataType | None = None
         self._chunks: list[pl.Series] = []
 
@@ -130,12 +142,14 @@ class TextReader:
         """Take the column's cells from a batch."""
         column = _nameless(batch.frame[self.name])
         kind = column.dtype
-        if kind.is_nested() or kind in (pl.Binary, pl.Object):
+        if not can_name(kind):
             self.unusable = kind
             return
         texts = self._rules.texts(column)
         if kind.is_float():
-            self.fractions.add(~is_whole(column).fill_null(value=True), texts, batch)
+            self.whole_below = whole_below(kind)
+            whole = is_whole(column) & (column.abs() < self.whole_below)
+            self.fractions.add(~whole.fill_null(value=True), texts, batch)
         if texts.null_count():
             self.missing.add(texts.is_null(), texts, batch)
         self._chunks.append(texts.cast(self._kind))
@@ -234,8 +248,8 @@ def _require_texts(reader: TextReader, message: FileMessage, *, named: bool) -> 
     bad = reader.fractions
     if named and bad.count:
         raise message.error(
-            f"must hold texts or whole numbers below 2**53, but {bad.first}{_others(bad)}. Store "
-            "the column as texts.",
+            f"must hold texts or whole numbers below 2**{math.log2(reader.whole_below):.0f}, but "
+            f"{bad.first}{_others(bad)}. Store the column as texts.",
             column=reader.name,
         )
     gap = reader.missing
