@@ -9,6 +9,7 @@
     ├── DataError            a table or a column is wrong: mend the file
     ├── StorageError         the disk is full or broken: give it room and start again
     ├── ProtectionError      a protection cannot be applied, so nothing was sent
+    │   └── NotFiniteError   a logit or a gradient is NaN or infinite
     ├── LeakStopError        the live audit ended the training, as its operator had asked
     ├── ProtocolError        the peer sent something that the protocol does not allow
     │   └── TermsMismatchError  the two parties were started with different settings
@@ -47,6 +48,10 @@ class StorageError(CutlayerError):
 
 class ProtectionError(CutlayerError):
     """A protection cannot be applied to this batch; it refuses, and nothing is sent."""
+
+
+class NotFiniteError(ProtectionError):
+    """A logit or a gradient holds NaN or infinity, before or after its noise."""
 
 
 class LeakStopError(CutlayerError):

@@ -1,7 +1,9 @@
 """Protections: what is done to a gradient before it leaves. One file each."""
 
+from typing import TYPE_CHECKING
+
+from cutlayer.lazy import lazily
 from cutlayer.protections.base import GradientProtection, Protection, Stage
-from cutlayer.protections.drop_in import protect, protected_loss
 from cutlayer.protections.isotropic import Isotropic
 from cutlayer.protections.marvell import Marvell
 from cutlayer.protections.max_norm import MaxNorm
@@ -9,6 +11,9 @@ from cutlayer.protections.no_noise import NoNoise
 from cutlayer.protections.residual import Residual
 from cutlayer.protections.specification import parse_protection
 from cutlayer.registry import Registry
+
+if TYPE_CHECKING:
+    from cutlayer.protections.drop_in import protect, protected_loss
 
 PROTECTIONS: Registry[type[Protection]] = Registry(
     "protection",
@@ -30,3 +35,6 @@ __all__ = [
     "protect",
     "protected_loss",
 ]
+
+# torch.compiler.disable, by which the drop-ins stay out of compiled graphs, takes a second to load.
+__getattr__ = lazily(__name__, {"drop_in": ("protect", "protected_loss")})

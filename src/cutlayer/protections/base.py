@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 from torch import Tensor
 
 from cutlayer import check
-from cutlayer.errors import ProtectionError
+from cutlayer.errors import NotFiniteError
 from cutlayer.leakage.guarantee import Guarantee
 from cutlayer.rng import NoiseSource
 
@@ -117,23 +117,23 @@ def check_batch(gradient: Tensor, labels: Tensor) -> None:
 
     Raises:
         ValueError: wrong shapes, or labels other than 0 and 1.
-        ProtectionError: NaN or infinity in the gradient.
+        NotFiniteError: NaN or infinity in the gradient.
     """
     check.matrix("gradient", gradient)
     check.binary_labels("labels", labels, examples=gradient.shape[0])
     require_finite(gradient, "the gradient before protection")
 
 
-def require_finite(gradient: Tensor, what: str) -> None:
+def require_finite(value: Tensor, what: str) -> None:
     """Refuse NaN and infinity, and say how many rows hold them.
 
     Raises:
-        ProtectionError: some row is not finite.
+        NotFiniteError: some row is not finite.
     """
     try:
-        check.finite("gradient", gradient)
+        check.finite(what, value)
     except ValueError as error:
-        raise ProtectionError(
-            f"label party: {what} is not finite ({error}) Nothing was sent. Lower the learning "
-            "rate, or look for NaN in the features and activations."
+        raise NotFiniteError(
+            f"label party: {error} Nothing was sent. Lower the learning rate, or look for NaN in "
+            "the features and activations."
         ) from error

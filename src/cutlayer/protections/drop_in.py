@@ -1,6 +1,8 @@
 """Drop-ins for a training loop of one's own: one line between bottom and top, or one loss."""
 
-from typing import Any
+import math
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -9,17 +11,35 @@ from torch.nn import functional
 from typing_extensions import override
 
 from cutlayer import check
-from cutlayer.errors import ProtectionError
-from cutlayer.protections.base import GradientProtection
+from cutlayer.errors import NotFiniteError, ProtectionError
+from cutlayer.protections.base import GradientProtection, require_finite
 from cutlayer.protections.residual import Residual
 from cutlayer.rng import NoiseSource, SecretNoise
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 
+
+def _outside_graphs(function: Function) -> Function:
+    """Leave a function out of every compiled graph: noise is drawn anew in each call."""
+    disabled: Function = torch.compiler.disable(function)
+    return disabled
+
+
+class LossScaler(Protocol):
+    """What the drop-ins ask of a ``torch.amp.GradScaler``."""
+
+    def is_enabled(self) -> bool:
+        """Whether it scales, and skips steps whose gradients overflowed."""
+        ...
+
+
+@_outside_graphs
 def protect(
     activation: Tensor,
     labels: Tensor,
     protection: GradientProtection,
     *,
+    scaler: LossScaler | None = None,
     noise: NoiseSource | None = None,
 ) -> Tensor:
     """Pass the activation on unchanged, and perturb the gradient that comes back through it.
@@ -28,15 +48,20 @@ def protect(
     Make the protection once, before the loop: averages over batches live in it.
 
     Args:
-        activation: cut-layer activation, float, shape ``(examples, ...)``.
+        activation: cut-layer activation, float, shape ``(examples, ...)``. Without examples
+            there is nothing to perturb, and the gradient passes as it is.
         labels: of the batch, 0 or 1, shape ``(examples,)``.
         protection: of stage ``gradient``.
+        scaler: the ``torch.amp.GradScaler`` of the loop, if it has one. Where it is enabled, a
+            gradient that overflows becomes infinite in *all* rows instead of an error, so that
+            the scaler skips the step. Its protection learns nothing from such a batch. That a
+            batch overflowed may depend on its labels: send no such gradient to a peer.
         noise: where the randomness comes from; by default a fresh secret source. A
             :class:`~cutlayer.rng.SeededNoise` is for simulations only.
 
     Returns:
-        A tensor equal to ``activation``. A second backward pass over the same graph gives the
-        same perturbed gradient again, never a second draw for it.
+        A copy of ``activation``, which may be changed in place. A second backward pass over the
+        same graph gives the same perturbed gradient again, never a second draw for it.
 
     Raises:
         ValueError: the labels do not fit, or ``protection`` has another stage.
@@ -47,13 +72,15 @@ def protect(
             f"protect takes a protection of stage gradient, got {protection!r}. For Residual use "
             "protected_loss."
         )
+    if activation.ndim == 0:
+        raise ValueError("activation must have shape (examples, ...), got a single number.")
     check.binary_labels("labels", labels, examples=activation.shape[0])
     # A source for each call: a key that two forked processes shared would repeat its noise.
-    return _Protect.apply(  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        activation, labels, protection, noise or SecretNoise()
-    )
+    release = _GradientRelease(labels, protection, scaler, noise or SecretNoise())
+    return _Protect.apply(activation, release)  # type: ignore[no-untyped-call]
 
 
+@_outside_graphs
 def protected_loss(
     logit: Tensor, labels: Tensor, protection: Residual, *, noise: NoiseSource | None = None
 ) -> Tensor:
@@ -69,14 +96,15 @@ def protected_loss(
     predictions train a second top on clean labels and a detached activation.
 
     Args:
-        logit: of the positive class, float, shape ``(examples,)``.
+        logit: of the positive class, float, shape ``(examples,)``. Without examples the loss is
+            NaN, as torch's own, and the gradient empty.
         labels: of the batch, 0 or 1, shape ``(examples,)``.
         protection: how much noise.
         noise: where the randomness comes from; by default a fresh secret source.
 
     Returns:
         A scalar: the value of the clean loss (it depends on the labels: do not send it), with
-        the noisy gradient.
+        the noisy gradient. The noise is drawn in the backward pass, once for each call.
 
     Raises:
         ValueError: the shapes do not fit, or ``protection`` is not a residual one.
@@ -88,12 +116,74 @@ def protected_loss(
         )
     check.shape("logit", logit, (logit.numel(),))
     check.binary_labels("labels", labels, examples=logit.numel())
-    residual = protection.noisy_residual(logit.detach(), labels, noise=noise or SecretNoise())
-    noisy = (residual * logit).mean()
-    with torch.no_grad():
-        clean = functional.binary_cross_entropy_with_logits(logit, labels.to(logit.dtype))
-    # The value is the clean loss; the gradient is that of the noisy term alone.
-    return noisy - noisy.detach() + clean
+    require_finite(logit, "the logit")
+    release = _ResidualRelease(logit, labels, protection, noise or SecretNoise())
+    return _ProtectedLoss.apply(logit, release)  # type: ignore[no-untyped-call]
+
+
+class _GradientRelease:
+    """The gradient of one batch, perturbed once, however often it is asked for."""
+
+    def __init__(
+        self,
+        labels: Tensor,
+        protection: GradientProtection,
+        scaler: LossScaler | None,
+        noise: NoiseSource,
+    ) -> None:
+        self._labels = labels.clone()  # the caller's may change until the backward pass
+        self._protection, self._scaler, self._noise = protection, scaler, noise
+        self._sent: tuple[Tensor, Tensor] | None = None
+
+    @_outside_graphs
+    def perturbed(self, gradient: Tensor) -> Tensor:
+        """What leaves in place of this gradient."""
+        if gradient.numel() == 0:
+            return gradient
+        if self._sent is None:
+            try:
+                sent = self._protection.perturb(
+                    gradient.flatten(1), self._labels, noise=self._noise
+                )
+            except NotFiniteError as error:
+                return self._overflowed(gradient, error)
+            self._sent = (gradient.clone(), sent)
+        elif not torch.equal(self._sent[0], gradient):
+            raise ProtectionError(
+                "label party: a second backward pass through the same protect() brought another "
+                "gradient. Two releases of one batch would let their noise be compared; call "
+                "protect() again in a new forward pass."
+            )
+        return self._sent[1].reshape(gradient.shape)
+
+    def _overflowed(self, gradient: Tensor, error: NotFiniteError) -> Tensor:
+        """The same for every row, so that nothing of the labels leaves; for a scaler to skip."""
+        if self._scaler is None or not self._scaler.is_enabled():
+            raise NotFiniteError(
+                f"{error} If a torch.amp.GradScaler scales this loss, pass it to protect() as "
+                "scaler=: it then skips such a step."
+            ) from error
+        return torch.full_like(gradient, math.inf)
+
+
+class _ResidualRelease:
+    """The residuals of one batch, whose noise is drawn once."""
+
+    def __init__(
+        self, logit: Tensor, labels: Tensor, protection: Residual, noise: NoiseSource
+    ) -> None:
+        self._logit, self.labels = logit.detach().clone(), labels.clone()
+        self._protection, self._noise = protection, noise
+        self._sent: Tensor | None = None
+
+    @_outside_graphs
+    def residual(self) -> Tensor:
+        """The noisy residuals."""
+        if self._sent is None and self._logit.numel():
+            self._sent = self._protection.noisy_residual(
+                self._logit, self.labels, noise=self._noise
+            )
+        return self._logit if self._sent is None else self._sent
 
 
 class _Protect(torch.autograd.Function):
@@ -101,29 +191,37 @@ class _Protect(torch.autograd.Function):
 
     @staticmethod
     @override
-    def forward(
-        ctx: Any,
-        activation: Tensor,
-        labels: Tensor,
-        protection: GradientProtection,
-        noise: NoiseSource,
-    ) -> Tensor:
-        ctx.labels, ctx.protection, ctx.noise = labels, protection, noise
-        ctx.sent = None
-        return activation.view_as(activation)
+    def forward(activation: Tensor, release: _GradientRelease) -> Tensor:
+        return activation.clone()  # a view could not be changed in place by the top
+
+    @staticmethod
+    @override
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.release = inputs[1]
 
     @staticmethod
     @override
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        gradient = gradients[0].reshape(gradients[0].shape[0], -1)
-        if ctx.sent is None:
-            perturbed = ctx.protection.perturb(gradient, ctx.labels, noise=ctx.noise)
-            ctx.sent = (gradient.clone(), perturbed)
-        elif not torch.equal(ctx.sent[0], gradient):
-            raise ProtectionError(
-                "label party: a second backward pass through the same protect() brought another "
-                "gradient. Two releases of one batch would let their noise be compared; call "
-                "protect() again in a new forward pass."
-            )
-        return ctx.sent[1].reshape(gradients[0].shape), None, None, None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return ctx.release.perturbed(gradients[0]), None
+
+
+class _ProtectedLoss(torch.autograd.Function):
+    """Clean loss forward, noisy residual backward."""
+
+    @staticmethod
+    @override
+    def forward(logit: Tensor, release: _ResidualRelease) -> Tensor:
+        labels = release.labels.to(logit.dtype)
+        return functional.binary_cross_entropy_with_logits(logit, labels)
+
+    @staticmethod
+    @override
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.release = inputs[1]
+
+    @staticmethod
+    @override
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        residual = ctx.release.residual()
+        return gradients[0] / len(residual) * residual, None

@@ -11,10 +11,9 @@ from torch import Tensor
 from typing_extensions import override
 
 from cutlayer import check
-from cutlayer.errors import ProtectionError
 from cutlayer.leakage.gaussian_mechanism import gaussian_leak_auc, gaussian_mu, sigma_for_leak_auc
 from cutlayer.leakage.guarantee import Guarantee
-from cutlayer.protections.base import Protection, Stage
+from cutlayer.protections.base import Protection, Stage, require_finite
 from cutlayer.rng import NoiseSource
 
 _GRID_BITS = 10
@@ -149,13 +148,13 @@ class Residual(Protection):
         check.shape("logit", logit, (logit.numel(),))
         check.at_least("the number of logits", logit.numel(), 1)
         check.binary_labels("labels", labels, examples=logit.numel())
-        _require_finite(logit, "logit")
+        require_finite(logit, "logit")
         positive = labels.to(device=logit.device, dtype=torch.float64)
         exact = torch.sigmoid(logit.detach().double()) - positive
         noisy = exact + self.noise_deviation * noise.normal_like(exact)
         step = self.grid_step
         rounded = (torch.round(noisy / step) * step).to(logit.dtype)
-        _require_finite(rounded, "noisy residual")
+        require_finite(rounded, "noisy residual")
         return rounded
 
     @override
@@ -163,14 +162,3 @@ class Residual(Protection):
         check.at_least("releases", releases, 0)
         bound = gaussian_leak_auc(gaussian_mu(self.noise_deviation, releases=releases))
         return Guarantee("rigorous", bound, releases, _GROUNDS)
-
-
-def _require_finite(value: Tensor, what: str) -> None:
-    """Refuse NaN and infinity, and say how many rows hold them."""
-    try:
-        check.finite(what, value)
-    except ValueError as error:
-        raise ProtectionError(
-            f"label party: {error} Nothing was sent. Lower the learning rate, or look for NaN in "
-            "the features and activations."
-        ) from error
