@@ -1,5 +1,6 @@
 """Noise sources: the distribution, the tail, and that nothing ever repeats."""
 
+import copy
 import math
 import os
 import pickle
@@ -170,6 +171,18 @@ def test_a_secret_source_cannot_be_copied_or_shown():
         pickle.dumps(source)
     assert repr(source) == "SecretNoise()"
     assert not source.reproducible
+
+
+@pytest.mark.parametrize("make", [lambda s: s, lambda s: s.for_release(3, torch.ones(2))])
+def test_a_secret_source_is_neither_saved_nor_there_twice(make, tmp_path):
+    source = make(SecretNoise(b"k" * 32))
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        with pytest.raises(TypeError, match="secret key"):
+            pickle.dumps(source, protocol)
+    with pytest.raises(TypeError, match="secret key"):
+        torch.save({"noise": source}, tmp_path / "saved.pt")
+    for copied in (copy.copy(source), copy.deepcopy([source])[0]):
+        assert not torch.equal(copied.normal(4), source.normal(4))
 
 
 def test_seeded_noise_is_repeated_by_its_seed_and_says_so():

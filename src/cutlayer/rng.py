@@ -10,7 +10,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from hashlib import blake2b, sha256
-from typing import TypeAlias
+from typing import Any, NoReturn, Self, SupportsIndex, TypeAlias
 
 import numpy as np
 import torch
@@ -56,7 +56,30 @@ class NoiseSource(ABC):
         return rows.div_(torch.linalg.vector_norm(rows, dim=1, keepdim=True))
 
 
-class SecretNoise(NoiseSource):
+class _Secret(NoiseSource):
+    """A source whose key stays in the memory of one process, and is never there twice."""
+
+    reproducible = False
+
+    @override
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError(
+            "SecretNoise holds a secret key and cannot be pickled or saved. Make a new "
+            "SecretNoise() where it is needed."
+        )
+
+    def __copy__(self) -> Self:
+        return self  # two copies would draw the same noise
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    @override
+    def __repr__(self) -> str:
+        return "SecretNoise()"
+
+
+class SecretNoise(_Secret):
     r"""Gaussian noise from an AES-256-CTR key stream with a key that nobody can guess.
 
     torch's own CPU generator keeps only 32 bits of its seed, so its noise can be found by trial.
@@ -84,8 +107,6 @@ class SecretNoise(NoiseSource):
         ValueError: the key has another length.
     """
 
-    reproducible = False
-
     def __init__(self, key: bytes | None = None) -> None:
         if key is not None and len(key) != _KEY_BYTES:
             raise ValueError(f"key must have {_KEY_BYTES} bytes, got {len(key)}.")
@@ -107,14 +128,9 @@ class SecretNoise(NoiseSource):
         label = b"release" + step.to_bytes(8, "little") + tensor_digest(*values)
         return _KeyStream(hmac.digest(self._release_key, label, "sha256"), self._block)
 
-    def __repr__(self) -> str:
-        return "SecretNoise()"
 
-
-class _KeyStream(NoiseSource):
+class _KeyStream(_Secret):
     """Normals from the key stream of one key, from its beginning on."""
-
-    reproducible = False
 
     def __init__(self, key: bytes, block: "_Block") -> None:
         self._block = block
@@ -130,9 +146,6 @@ class _KeyStream(NoiseSource):
                 self._stream.update_into(_ZEROS[: len(chunk)], chunk)
             block.normals_into(part)
         return normals[:count].reshape(shape).to(device)
-
-    def __repr__(self) -> str:
-        return "SecretNoise()"
 
 
 class SeededNoise(NoiseSource):

@@ -115,9 +115,12 @@ def test_weighted_variance_and_squared_mean_are_unbiased():
 
 
 TWO_RANKS = """
+    import copy
+    import pickle
     import sys
     import torch
     from torch import distributed
+    from cutlayer.errors import ProtectionError
     from cutlayer.protections.class_moments import class_moments, gathered
     from cutlayer.protections.marvell import Marvell
     from cutlayer.rng import SeededNoise
@@ -146,6 +149,21 @@ TWO_RANKS = """
     bounds = protection.guarantee(1).leak_auc, alone.guarantee(1).leak_auc
     assert abs(bounds[0] - bounds[1]) < 1e-12, bounds
     assert bool((sent != own).any(dim=1).all())
+    # A copy finds the default group again; another group is lost, and the copy says so.
+    bounds = copy.deepcopy(protection).guarantee(1).leak_auc, protection.guarantee(1).leak_auc
+    assert bounds[0] == bounds[1]
+    copied = pickle.loads(pickle.dumps(protection))
+    assert torch.equal(copied.perturb(own, labels[mine], noise=SeededNoise(rank)), sent)
+    protection.share_statistics(distributed.new_group([0, 1]))
+    copied = copy.deepcopy(protection)
+    try:
+        copied.perturb(own, labels[mine], noise=SeededNoise(rank))
+    except ProtectionError as error:
+        assert "share_statistics()" in str(error)
+    else:
+        raise AssertionError
+    copied.share_statistics()
+    assert torch.equal(copied.perturb(own, labels[mine], noise=SeededNoise(rank)), sent)
     distributed.destroy_process_group()
 """
 

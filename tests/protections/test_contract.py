@@ -1,7 +1,12 @@
 """One contract for every registered protection."""
 
+import copy
+import io
+import pickle
+
 import pytest
 import torch
+from torch import nn
 
 from cutlayer.errors import ConfigurationError, ProtectionError, UnknownNameError
 from cutlayer.protections import (
@@ -191,6 +196,56 @@ def test_permuting_rows_with_equal_noise_free_parts_permutes_nothing_but_rows(na
     plain = EXAMPLES[name]().perturb(gradient.double(), labels, noise=Still(0))
     moved = EXAMPLES[name]().perturb(gradient[order].double(), labels[order], noise=Still(0))
     assert torch.allclose(moved, plain[order], rtol=1e-9, atol=1e-12)
+
+
+class Holder(nn.Module):
+    """A module that keeps its protection, as a module of one's own may."""
+
+    def __init__(self, protection):
+        super().__init__()
+        self.protection = protection
+
+
+def saved(value):
+    file = io.BytesIO()
+    torch.save(value, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+COPIES = {
+    "pickle": lambda p: pickle.loads(pickle.dumps(p)),  # noqa: S301
+    "first_protocol": lambda p: pickle.loads(pickle.dumps(p, 0)),  # noqa: S301
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "torch_save": saved,
+    "saved_module": lambda p: saved(Holder(p)).protection,
+    "copied_module": lambda p: copy.deepcopy(Holder(p)).protection,
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("used", [False, True])
+@pytest.mark.parametrize("way", COPIES)
+def test_a_copy_is_equal_and_goes_on_from_the_same_state(name, used, way):
+    protection = EXAMPLES[name]()
+    gradient, labels = batch()
+    sends = name in GRADIENT
+    if used and sends:
+        protection.perturb(gradient, labels, noise=SeededNoise(0))
+    elif used:
+        protection.noisy_residual(gradient[:, 0], labels, noise=SeededNoise(0))
+    copied = COPIES[way](protection)
+    assert copied == protection
+    assert copied.strength == protection.strength
+    assert copied.guarantee(3) == protection.guarantee(3)
+    before, after = protection.state(), copied.state()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[key], after[key]) for key in before)
+    if sends and way != "copy":  # a shallow copy shares what batches leave behind
+        few, mine = gradient[:20], labels[:20]
+        sent = [p.perturb(few, mine, noise=SeededNoise(1)) for p in (protection, copied)]
+        assert torch.equal(*sent)
 
 
 def test_max_norm_moments():

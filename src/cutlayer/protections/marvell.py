@@ -1,10 +1,9 @@
 """The Marvell protection: noise shaped so that the two classes of gradients look alike."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, distributed
@@ -34,12 +33,33 @@ _GOALS = ("max_leak_auc", "max_sum_kl", "min_error")
 
 
 class _Memory:
-    """What batches leave behind."""
+    """What batches leave behind, and the ranks that share them."""
 
     def __init__(self) -> None:
         self.averages = AveragedStatistics()
-        self.gather: Callable[[Moments], Moments] = lambda moments: moments
         self.largest_sum_kl: float | None = None
+        self.group: distributed.ProcessGroup | None = None
+        self.ranks: Literal["own", "all", "lost"] = "own"
+
+    def share(self, group: distributed.ProcessGroup | None) -> None:
+        """From now on gather the moments of all ranks of a group."""
+        self.group, self.ranks = group, "all"
+
+    def gather(self, moments: Moments) -> Moments:
+        """Moments of the batch on all ranks that share it."""
+        if self.ranks == "lost":
+            raise ProtectionError(
+                "label party: this copy of a Marvell shared its statistics with a group of ranks, "
+                "and a group cannot be copied or saved. Nothing was sent. Call share_statistics() "
+                "on the copy."
+            )
+        return moments if self.ranks == "own" else gathered(moments, self.group)
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = vars(self).copy()
+        if kept["group"] is not None:  # the default group, None, is found again anywhere
+            kept.update(group=None, ranks="lost")
+        return kept
 
 
 @dataclass(frozen=True)
@@ -143,7 +163,7 @@ class Marvell(GradientProtection):
             RuntimeError: torch.distributed was not initialised.
         """
         distributed.get_world_size(group)
-        self._memory.gather = partial(gathered, group=group)
+        self._memory.share(group)
 
     @override
     def prime(self, gradient: Tensor, labels: Tensor) -> None:
