@@ -349,6 +349,21 @@ def test_predict_gives_the_predictions_of_the_run_again_and_new_ones(pair):
     assert alone["probability"].to_list() == pytest.approx(expected.to_list(), abs=1e-6)
 
 
+@pytest.mark.parametrize("flag", [(), ("--safe-csv",)])
+def test_ids_that_a_spreadsheet_would_run(pair, flag):
+    """Exact by default; with an apostrophe in front on demand, by training and by predict."""
+    odd = [row | {"id": f"{'=+-@'[i % 4]}{row['id']}"} for i, row in enumerate(pair.rows)]
+    pair.write_table("label", ["id", "y", "x0", "x1"], table=odd)
+    pair.write_table("other", ["id", "x2", "x3"], table=odd)
+    assert_ended_well(pair.run(label=flag))
+    assert_ended_well(pair.run(command="predict", label=(*flag, "--out", "new.csv")))
+    for path in (pair.kept("label") / "predictions.csv", pair.folder / "label" / "new.csv"):
+        with path.open(newline="") as file:
+            ids = [row["id"] for row in csv.DictReader(file)]
+        assert {name[0] for name in ids} == ({"'"} if flag else set("=+-@"))
+        assert {name.removeprefix("'") for name in ids} <= {row["id"] for row in odd}
+
+
 def test_frozen_refuses_to_send_a_copy_of_the_features(pair):
     """Two columns, and a cut of 4: the components would be the features in other words."""
     frozen = ("--protection", "frozen")

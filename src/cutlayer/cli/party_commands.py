@@ -7,6 +7,7 @@ from typing import Annotated
 
 import torch
 import typer
+from pydantic import BaseModel
 from rich.console import Console
 
 from cutlayer.audits import LiveLeak
@@ -150,8 +151,14 @@ def _quality(part: str, found: Evaluation) -> str:
     return f"{part} AUC {found.auc:.4f} (95 % interval {ends}), loss {found.loss:.4f}{share}"
 
 
-def overrides_of(context: typer.Context) -> dict[str, str]:
-    """Keys and values given as ``--key value`` or ``--key=value``.
+def overrides_of(
+    context: typer.Context, keys: type[BaseModel] = LabelConfiguration
+) -> dict[str, str]:
+    """Keys and values given as ``--key value`` or ``--key=value``; ``--key`` alone for true.
+
+    Args:
+        context: of the command.
+        keys: what may be given; tells which keys are true or false.
 
     Raises:
         ConfigurationError: a value is missing, a key is given twice, or something else was given.
@@ -161,19 +168,21 @@ def overrides_of(context: typer.Context) -> dict[str, str]:
         raise ConfigurationError(
             f"Name the configuration first: cutlayer {context.info_name} CONFIG {config} ..."
         )
+    flags = {name for name, field in keys.model_fields.items() if field.annotation is bool}
     words, overrides = list(context.args), {}
     while words:
         word = words.pop(0)
         if not word.startswith("--"):
             raise ConfigurationError(f"{word!r} is no option. Options are --key value.")
         option, equals, value = word.partition("=")
+        key = option.removeprefix("--").replace("-", "_")
         if not equals:
-            if not words or words[0].startswith("--"):
+            is_alone = not words or words[0].startswith("--")
+            if is_alone and key not in flags:
                 raise ConfigurationError(
                     f"{option} needs a value. One that begins with -- is written {option}=VALUE."
                 )
-            value = words.pop(0)
-        key = option.removeprefix("--").replace("-", "_")
+            value = "true" if is_alone else words.pop(0)
         if key in overrides:
             raise ConfigurationError(
                 f"{option} is given twice. Give it once; a list is written as {option} a,b."

@@ -60,7 +60,7 @@ def tradeoff(
     Every key of CONFIG can be given as an option, as --epochs 5 or --seeds "[0, 1]".
     docs/tradeoff.md explains all of them, with a configuration for a table of your own.
     """
-    configuration = read_tradeoff(config, overrides_of(context))
+    configuration = read_tradeoff(config, overrides_of(context, TradeoffConfiguration))
     folder = out or Path("runs") / f"tradeoff-{config.stem}"
     console = screen()
     require_same_sweep(configuration, folder)

@@ -234,6 +234,8 @@ class LabelConfiguration(PartyConfiguration):
     labels, so with this key nothing is guaranteed."""
     track: str | None = None
     """Where the live leak AUC is logged: ``tensorboard:FOLDER`` or ``mlflow:ADDRESS``."""
+    safe_csv: bool = False
+    """Whether ids in predictions that a spreadsheet would run get an apostrophe in front."""
 
     @property
     @override

@@ -5,7 +5,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-import polars as pl
 import torch
 from torch import Tensor, nn
 
@@ -14,7 +13,7 @@ from cutlayer.audits.findings import Findings, Utility
 from cutlayer.audits.release_audit import usual_spacing
 from cutlayer.audits.training_audit import TrainingAudit
 from cutlayer.data import TableReading
-from cutlayer.durable import create_private, storage, whole_file
+from cutlayer.durable import create_private, storage
 from cutlayer.errors import (
     ConfigurationError,
     ConnectionLostError,
@@ -43,6 +42,7 @@ from cutlayer.runs.configuration import (
 )
 from cutlayer.runs.halves import build_bottom, build_top
 from cutlayer.runs.monitor import RunMonitor, Unmonitored
+from cutlayer.runs.predictions import write_predictions
 from cutlayer.runs.reconnecting import until_done
 from cutlayer.runs.recording import open_recorder, recorded_messages
 from cutlayer.runs.room import require_room
@@ -131,7 +131,12 @@ def run_label_party(
 
         def keep(half: TopHalf) -> None:
             save_half(folder, half.halves, half.inputs.encoder, step=half.step)
-            write_predictions(half.agreement, half.held_out_logit, folder / PREDICTIONS_FILE)
+            write_predictions(
+                half.agreement,
+                half.held_out_logit,
+                folder / PREDICTIONS_FILE,
+                safe_csv=configuration.safe_csv,
+            )
 
         endpoint = held.enter_context(endpoint_of(configuration, on_listening))
         try:
@@ -247,7 +252,7 @@ def predict_as_label_party(
             load_weights(folder, halves)
 
     def keep(agreement: Agreement, logit: Tensor) -> None:
-        write_predictions(agreement, logit, out, "predicted")
+        write_predictions(agreement, logit, out, "predicted", safe_csv=configuration.safe_csv)
 
     with naming(configuration.role):
         step = step_of_half(folder)
@@ -303,26 +308,6 @@ def make_optimizer(
         )
 
     return make
-
-
-def write_predictions(
-    agreement: Agreement, logit: Tensor, path: Path, last_part: str = "test"
-) -> None:
-    """Write id, part of the split, and probability of the positive class, as CSV.
-
-    The file is whole once it has its name.
-    """
-    records = agreement.held_out.tolist()
-    parts = ["validation"] * len(agreement.validation) + [last_part] * len(agreement.test)
-    table = pl.DataFrame(
-        {
-            "id": [agreement.ids[number] for number in records],
-            "part": parts,
-            "probability": torch.sigmoid(logit.double()).tolist(),
-        }
-    )
-    with whole_file(path) as partial:
-        table.write_csv(partial)
 
 
 def _persistence(configuration: PartyConfiguration, protection: str | None = None) -> Persistence:
