@@ -13,6 +13,7 @@ from cutlayer.data.preparation import ImageOptions, prepare_images, raw_images
 from cutlayer.errors import DataError
 from cutlayer.experiments.tradeoff.choices import choices_of, cost_in_test_auc
 from cutlayer.experiments.tradeoff.claims import claims_of
+from cutlayer.experiments.tradeoff.page import render_page, warnings_of
 from cutlayer.experiments.tradeoff.published import published_points
 from cutlayer.experiments.tradeoff.result import FAILURE_FILE, Failure, write_record
 from cutlayer.experiments.tradeoff.summary import WORST, Summary, estimate, summarise
@@ -281,3 +282,35 @@ def test_the_published_points_are_the_papers():
     assert (bare.test_auc, bare.norm_p95, bare.cosine_p95) == (0.78095, 0.951, 1.0)
     largest = max(p.strength for p in points if p.protection == "isotropic")
     assert largest == 25.0**2
+
+
+def test_test_auc_and_loss_stand_beside_their_interval_and_the_share_of_positives(
+    done_sweep, tmp_path
+):
+    configuration, folder = done_sweep
+    summary = summarise(configuration, folder)
+    write_tables(summary, tmp_path)
+    with (tmp_path / "runs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        assert 0 < float(row["test_auc_low"]) < float(row["test_auc"]) < float(row["test_auc_high"])
+        # A tenth more or less of positives than 37 % moves an entropy of .66 by less than .04.
+        assert float(row["base_loss"]) == pytest.approx(0.66, abs=0.04)
+    (bare,) = (point for point in summary.points if point.spec == "no_noise")
+    lows = [r["test_auc_low"] for r in results(folder, "no_noise")]
+    assert bare.test_interval[0] == pytest.approx(mean_by_hand(lows))
+    page = render_page(summary, [])
+    assert f"{bare.test_interval[0]:.3f} to {bare.test_interval[1]:.3f}" in page
+    assert f"{bare.base_loss:.3f}</span>" in page
+
+
+@pytest.mark.parametrize(("base", "warned"), [(0.01, True), (9.0, False), (None, False)])
+def test_a_loss_above_that_of_the_share_of_positives_is_a_warning(done_sweep, base, warned):
+    summary = summarise(*done_sweep)
+    points = tuple(
+        replace(p, results=tuple(r.model_copy(update={"base_loss": base}) for r in p.results))
+        for p in summary.points
+    )
+    said = " ".join(warnings_of(replace(summary, points=points)))
+    assert ("no_noise has test loss" in said) == warned
+    assert ("above the 0.010 of the share of positives alone" in said) == warned

@@ -95,6 +95,12 @@ def warnings_of(summary: Summary) -> list[str]:
             "learned, so that costs, and claims about the test AUC, say nothing. Train longer, "
             "with a higher learning_rate or more rows."
         )
+    warnings += [
+        f"{point.label} has test loss {point.quality('test_loss').mean:.3f}, above the "
+        f"{point.base_loss:.3f} of the share of positives alone: its probabilities mislead."
+        for point in summary.points
+        if point.base_loss is not None and point.quality("test_loss").mean > point.base_loss
+    ]
     if summary.failures:
         warnings.append(f"{len(summary.failures)} of {summary.runs} runs failed; see below.")
     left = summary.runs - summary.done - len(summary.failures)

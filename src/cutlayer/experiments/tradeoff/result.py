@@ -50,6 +50,11 @@ class RunResult(_Record):
     """Mean binary cross-entropy in nats, at the end of the training."""
     train_auc: float
     train_loss: float
+    test_auc_low: float | None = None
+    """Lower end of the 95 % interval of the test AUC, over draws of test records."""
+    test_auc_high: float | None = None
+    base_loss: float | None = None
+    """Test loss of the training records' share of positives, predicted for everybody."""
     attacks: tuple[AttackResult, ...]
     steps: int
     audited_batches: int

@@ -78,6 +78,19 @@ class Point:
         """Test or training AUC or loss."""
         return estimate([getattr(result, name) for result in self.results])
 
+    @property
+    def test_interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the test AUC of one seed: the mean of both ends over the seeds."""
+        low = [r.test_auc_low for r in self.results if r.test_auc_low is not None]
+        high = [r.test_auc_high for r in self.results if r.test_auc_high is not None]
+        return (fmean(low), fmean(high)) if len(low) == len(high) == len(self.results) else None
+
+    @property
+    def base_loss(self) -> float | None:
+        """Test loss of the share of positives alone, a mean over the seeds."""
+        known = [r.base_loss for r in self.results if r.base_loss is not None]
+        return fmean(known) if len(known) == len(self.results) else None
+
     def leak(self, attack: str, layer: Layer, statistic: Statistic) -> Estimate | None:
         """Leak AUC of one attack, or of :data:`WORST`; ``None`` where no run measured it."""
         values = [v for r in self.results if (v := _leak(r, attack, layer, statistic)) is not None]

@@ -28,6 +28,8 @@ _SUMMARY_HEADER = (
 )
 
 Cell = str | int | float | None
+_BESIDE = ("test_auc_low", "test_auc_high", "base_loss")
+"""What a test AUC and a test loss are read beside."""
 
 
 def write_tables(summary: Summary, folder: Path) -> list[Path]:
@@ -63,7 +65,7 @@ def _run_header() -> list[str]:
         for attack in attack_names()
         for statistic in STATISTICS
     ]
-    return ["protection", "strength", "seed", "state", "error", *QUALITIES, *leaks]
+    return ["protection", "strength", "seed", "state", "error", *QUALITIES, *_BESIDE, *leaks]
 
 
 def _run_rows(summary: Summary) -> Iterable[list[Cell]]:
@@ -72,7 +74,7 @@ def _run_rows(summary: Summary) -> Iterable[list[Cell]]:
         for result in point.results:
             alone = replace(point, results=(result,))
             row: list[Cell] = [point.protection, point.strength, result.seed, "done", ""]
-            row += [getattr(result, name) for name in QUALITIES]
+            row += [getattr(result, name) for name in (*QUALITIES, *_BESIDE)]
             for layer in LAYERS:
                 for attack in attack_names():
                     leaks = (alone.leak(attack, layer, statistic) for statistic in STATISTICS)
