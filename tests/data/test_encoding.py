@@ -34,7 +34,54 @@ def test_columns_stand_side_by_side_in_order():
 def test_what_is_dropped_is_said():
     notices = Encoder.fit(TRAINING, min_count=1).notices
     assert len(notices) == 1
-    assert notices[0].startswith("non-label party: column 'country' is dropped")
+    assert notices[0] == (
+        "non-label party, column 'country': left out, because all training rows hold 'nl'."
+    )
+
+
+def test_the_reason_for_dropping_is_the_true_one():
+    training = table(
+        gone=[None] * 12,
+        nan=[float("nan")] * 12,
+        seven=[7] * 12,
+        times=[f"t{n}" for n in range(12)],
+        some=[None] * 9 + ["x", "y", "z"],
+    )
+    notices = Encoder.fit(training).notices
+    assert [notice.partition(": ")[2] for notice in notices] == [
+        "left out, because no training row has a value.",
+        "left out, because no training row has a value.",
+        "left out, because all training rows hold 7.",
+        "left out, because none of its 12 categories occurs in 10 training rows.",
+        "left out, because none of its 3 categories occurs in 10 training rows.",
+    ]
+
+
+def test_rare_categories_are_counted():
+    # Of 100 rows 40 hold a, 30 hold b, 20 are missing, and 10 hold a category of their own.
+    values = ["a"] * 40 + ["b"] * 30 + [None] * 20 + [f"r{n}" for n in range(10)]
+    (notice,) = Encoder.fit(table(job=values)).notices
+    assert notice == (
+        "non-label party, column 'job': of its 12 categories in the training rows the most "
+        "frequent 2 have a slot each; all others, 10% of the rows, count as one."
+    )
+    assert Encoder.fit(table(job=values[:-1])).notices == ()  # 9 of 99 rows: below a tenth
+    assert Encoder.fit(table(job=values), min_count=1).notices == ()
+
+
+def test_more_categories_than_slots_are_always_told():
+    # 101 categories, 100 slots: the last one by name is left with its 10 of 1,010 rows.
+    values = [f"c{n:03}" for n in range(101)] * 10
+    (notice,) = Encoder.fit(table(job=values)).notices
+    assert "of its 101 categories" in notice
+    assert "the most frequent 100 have a slot each; all others, 1% of the rows" in notice
+    assert Encoder.fit(table(job=[f"c{n:03}" for n in range(100)] * 10)).notices == ()
+
+
+def test_many_columns_with_one_reason_share_a_line():
+    (notice,) = Encoder.fit(table(**{f"c{n}": [n] * 3 for n in range(40)})).notices
+    assert notice.startswith("non-label party: columns 'c0' (0), 'c1' (1), ")
+    assert notice.endswith("and 28 more: left out, because all training rows of each are equal.")
 
 
 def test_only_training_rows_teach():

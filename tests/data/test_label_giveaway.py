@@ -48,9 +48,29 @@ def test_codes_without_an_order(labels):
 
 def test_being_missing_may_tell(labels, noise):
     only_positives = pl.Series(noise).set(pl.Series(labels == 0), None)
-    assert "value by value" in (column_giveaway(only_positives, labels) or "")
+    told = column_giveaway(only_positives, labels)
+    assert told == "is filled in 100.0% of the positive rows and in 0.0% of the negative rows"
+    told = column_giveaway(pl.Series(noise).set(pl.Series(labels == 1), None), labels)
+    assert told == "is filled in 0.0% of the positive rows and in 100.0% of the negative rows"
     at_random = pl.Series(noise).set(pl.Series(noise > 1), None)
     assert column_giveaway(at_random, labels) is None
+
+
+@pytest.mark.parametrize("kind", [pl.Float64, pl.Categorical])
+def test_a_time_that_only_positives_have(labels, kind):
+    """Every value differs, so none of them tells; that there is one does."""
+    times = pl.Series([f"{1_510_000_000 + n}" for n in range(4000)]).cast(pl.Categorical)
+    if kind == pl.Float64:
+        times = times.cast(pl.String).cast(kind)
+    half = np.flatnonzero(labels)[::2]
+    filled = np.zeros(4000, dtype=bool)
+    filled[half] = True
+    # Half of the positives have one: no AUC of .99, and nearly no negative.
+    told = column_giveaway(times.set(pl.Series(~filled), None), labels) or ""
+    share = len(half) / labels.sum()
+    assert told.startswith(f"is filled in {share:.1%} of the positive rows and in 0.0% of the neg")
+    filled[np.flatnonzero(labels == 0)[: len(half)]] = True
+    assert column_giveaway(times.set(pl.Series(~filled), None), labels) is None
 
 
 def test_many_rare_values_do_not_look_perfect(labels):

@@ -145,6 +145,67 @@ def test_columns_that_give_the_label_away_are_pointed_out(path):
     assert "only known after the outcome, list it under drop" in told[0]
 
 
+def test_a_column_that_only_positives_have_is_named_whether_it_is_kept_or_not(path):
+    """A time of the outcome, in the form of a click log: 5 % positive, no id."""
+    positive = {n for n in range(400) if n % 20 == 7}
+    rows = [
+        f"{n % 9},2024-01-{n % 28 + 1:02} {n // 60:02}:{n % 60:02}:{n % 59:02},"
+        + (f"2024-02-{n % 28 + 1:02} 07:{n % 60:02}:{n % 59:02},1" if n in positive else ",0")
+        for n in range(400)
+    ]
+    write(path, "channel,clicked,installed,y\n" + "\n".join([*rows, rows[0]]) + "\n")
+    for options, kept in (({}, False), ({"categorical": ("installed",)}, True)):
+        reading = read(path, id_column=ROW_NUMBER, **options)
+        assert reading.giveaways == ("installed",)
+        assert ("installed" in reading.table.features.columns) == kept
+        (told,) = [notice for notice in reading.notices if "'installed'" in notice]
+        assert "is filled in 100.0% of the positive rows and in 0.0% of the negative rows" in told
+        assert ("It is left out, because 20 different texts in 20 rows" in told) != kept
+        assert ("list it under drop" in told) == kept
+        (clicked,) = [notice for notice in reading.notices if "'clicked'" in notice]
+        assert "left out, because 400 different texts in 401 rows" in clicked
+        assert "look like dates and times, such as '2024-01-01 00:00:00'" in clicked
+
+
+def test_a_moment_that_parquet_stores_gives_the_label_away_too(tmp_path):
+    positive = [n % 20 == 7 for n in range(400)]
+    times = [n if told else None for n, told in enumerate(positive)]
+    frame = pl.DataFrame({"n": [n % 7 for n in range(400)], "y": [int(one) for one in positive]})
+    frame = frame.with_columns(installed=pl.Series(times).cast(pl.Datetime("us")))
+    frame.write_parquet(tmp_path / "log.parquet")
+    reading = read(tmp_path / "log.parquet", id_column=ROW_NUMBER)
+    assert reading.giveaways == ("installed",)
+    (told,) = [notice for notice in reading.notices if "'installed'" in notice]
+    assert "is filled in 100.0% of the positive rows" in told
+    assert "It is left out, because Datetime" in told
+
+
+def test_numbers_with_a_comma_are_answered_with_the_key_that_reads_them(path):
+    rows = "".join(f"k{n};{n + 168},{n % 90 + 10};{n % 4},5;{n % 3}%\n" for n in range(60))
+    write(path, "client;amount;rate;share\n" + rows)
+    reading = read(path, OTHER)
+    told = {notice.split("'")[1]: notice for notice in reading.notices}
+    for name in ("amount", "rate"):
+        assert "look like numbers with a decimal comma" in told[name]
+        assert "Set decimal to ','." in told[name]
+        assert "categorical" not in told[name]
+    assert "look like numbers with a percent sign, such as '0%'" in told["share"]
+    with pytest.raises(DataError, match=r"'rate': must hold numbers.*Set decimal to ','"):
+        read(path, OTHER, numeric=("rate",))
+    read_well = read(path, OTHER, decimal=",").table.features
+    assert read_well["amount"].to_list()[:2] == [168.1, 169.11]
+    assert read_well["rate"].to_list()[:2] == [0.5, 1.5]
+
+
+def test_forty_empty_columns_take_one_line(path):
+    names = ",".join(f"e{n}" for n in range(40))
+    rows = "".join(f"k{n},{n * 1.5}{',' * 40}\n" for n in range(30))
+    reading = read(write(path, f"client,x,{names}\n{rows}"), OTHER)
+    (line,) = reading.notices
+    assert line.startswith("non-label party, bank.csv: columns 'e0', 'e1', ")
+    assert line.endswith("and 28 more: left out, because all of their cells are empty.")
+
+
 def test_ids_that_follow_the_label_are_pointed_out(path):
     rows = "".join(f"{i},{i % 7},{int(i >= 50)}\n" for i in range(100))
     reading = read(write(path, "client,n,y\n" + rows))

@@ -123,6 +123,11 @@ class CategoricalColumn:
         encoded[np.arange(len(slot)), slot] = 1
         return encoded
 
+    def rare_share(self, column: pl.Series) -> float:
+        """Share of the rows that hold a category without a slot of its own; missing is none."""
+        rare = (self.slot_of(column) == len(self.categories)) & column.is_not_null().to_numpy()
+        return float(rare.mean())
+
     def slot_of(self, column: pl.Series) -> NDArray[np.int64]:
         """Which slot is 1 in each row, int64, shape ``(rows,)``: the last for all others."""
         other = len(self.categories)

@@ -19,6 +19,7 @@ from cutlayer.data.cell_values import (
 from cutlayer.data.column_choice import ColumnChoice, Kind
 from cutlayer.data.file_message import FileMessage
 from cutlayer.data.table_source import RowBatch, TableSource
+from cutlayer.data.text_looks import look_of
 
 _NAMED_PLACES = 3
 
@@ -77,6 +78,7 @@ class FeatureReader:
             self._add_texts(self._rules.texts(column), batch)
         else:
             self.unusable = kind
+            self._chunks.append(_filled(column))
 
     def start_again(self) -> None:
         """Prepare for the second pass, as texts."""
@@ -161,6 +163,15 @@ class TextReader:
 
 
 @dataclass(frozen=True)
+class UnusableColumn:
+    """A column whose values are neither numbers nor texts."""
+
+    kind: pl.DataType
+    filled: pl.Series
+    """``"filled"`` in each row that has a value, null in the others."""
+
+
+@dataclass(frozen=True)
 class ReadColumns:
     """What a file holds of the columns that were chosen."""
 
@@ -174,7 +185,7 @@ class ReadColumns:
     """Columns that became categories by inference: the cells of one batch that are no numbers."""
     leading_zero: Mapping[str, Cells]
     """Columns that became numbers by inference although some are written as codes are."""
-    unusable: Mapping[str, pl.DataType]
+    unusable: Mapping[str, "UnusableColumn"]
     """Columns that are left out, since their kind can be neither."""
 
 
@@ -200,7 +211,7 @@ def read_columns(
     for text_reader in texts.values():
         _require_texts(text_reader, message, named=text_reader.name != choice.label_column)
     for reader in features.values():
-        _require_numbers(reader, message)
+        _require_numbers(reader, message, rules)
     usable = [reader for reader in features.values() if reader.unusable is None]
     return ReadColumns(
         rows=rows,
@@ -213,7 +224,7 @@ def read_columns(
             if r.kind == "infer" and not r.as_text and r.leading_zero.count
         },
         unusable={
-            reader.name: reader.unusable
+            reader.name: UnusableColumn(reader.unusable, reader.column())
             for reader in features.values()
             if reader.unusable is not None
         },
@@ -261,7 +272,7 @@ def _require_texts(reader: TextReader, message: FileMessage, *, named: bool) -> 
         )
 
 
-def _require_numbers(reader: FeatureReader, message: FileMessage) -> None:
+def _require_numbers(reader: FeatureReader, message: FileMessage, rules: CellRules) -> None:
     """Refuse text in a numeric column, and numbers that are not finite."""
     if reader.kind == "numeric" and reader.unusable is not None:
         raise message.error(
@@ -273,8 +284,7 @@ def _require_numbers(reader: FeatureReader, message: FileMessage) -> None:
     if reader.kind == "numeric" and bad.count:
         raise message.error(
             f"must hold numbers, as it is listed under numeric, but {bad.first}"
-            f"{_others(bad)}. Mend the cells, list {bad.text!r} under missing, or take the column "
-            "out of numeric.",
+            f"{_others(bad)}. {_fix_of(bad.text, rules)}",
             column=reader.name,
         )
     bad = reader.not_finite
@@ -284,6 +294,20 @@ def _require_numbers(reader: FeatureReader, message: FileMessage) -> None:
             f"list {bad.text!r} under missing.",
             column=reader.name,
         )
+
+
+def _fix_of(text: str, rules: CellRules) -> str:
+    """What to do about a text where a number must stand."""
+    look = look_of(pl.Series([text]), rules.decimal)
+    if look is not None:
+        return f"Such texts look like {look.what}. {look.fix}"
+    return f"Mend the cells, list {text!r} under missing, or take the column out of numeric."
+
+
+def _filled(column: pl.Series) -> pl.Series:
+    """A category for "filled", null where a cell is empty."""
+    frame = column.is_not_null().to_frame("filled")
+    return frame.select(pl.when("filled").then(pl.lit("filled")).cast(pl.Categorical)).to_series()
 
 
 def _nameless(column: pl.Series) -> pl.Series:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, Literal
 
@@ -13,7 +13,8 @@ from torch import Tensor
 
 from cutlayer import check
 from cutlayer.data.column_encoding import CategoricalColumn, NumericColumn
-from cutlayer.data.party_table import PartyTable
+from cutlayer.data.column_notices import ColumnNotice, lines_of
+from cutlayer.data.party_table import PartyName, PartyTable
 from cutlayer.errors import DataError
 
 MIN_COUNT: Final = 10
@@ -21,6 +22,8 @@ MAX_CATEGORIES: Final = 100
 
 _TEXT_KINDS = (pl.String, pl.Categorical, pl.Enum, pl.Boolean)
 _FORMAT = 1
+_RARE_SHARE: Final = 0.1
+"""From so many training rows with a rare category on, there is a notice."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Encoder:
     no value at all                               dropped, with a notice
     equal values, some missing                    one column that says "missing"
     no category reaches ``min_count``             dropped, with a notice
+    many rows hold a category without a slot      kept, with a notice
     a date, time, list or binary column           error: cast it to numbers or text first
     ============================================  ================================================
     """
@@ -47,7 +51,7 @@ class Encoder:
     columns: tuple[NumericColumn | CategoricalColumn, ...]
     """One entry for each column that is kept, in the order of the training table."""
     notices: tuple[str, ...] = ()
-    """What was dropped and why, one sentence each."""
+    """What was dropped and why, and which columns have many rare categories; one line each."""
 
     @classmethod
     def fit(
@@ -78,17 +82,16 @@ class Encoder:
         if len(training) == 0:
             raise DataError(f"{training.party}: there are no training rows to learn from.")
         columns: list[NumericColumn | CategoricalColumn] = []
-        notices: list[str] = []
+        notices: list[ColumnNotice] = []
         for column in training.features:
             fitted = _fit_column(column, training, min_count, max_categories)
-            if fitted is None:
-                notices.append(
-                    f"{training.party}: column {column.name!r} is dropped, because the training "
-                    "rows do not differ in it."
-                )
-            else:
+            if fitted is not None:
                 columns.append(fitted)
-        return cls(tuple(columns), tuple(notices))
+            if isinstance(fitted, CategoricalColumn):
+                notices += _few_slots(column, fitted)
+            elif fitted is None:
+                notices.append(_dropped(column, min_count))
+        return cls(tuple(columns), tuple(lines_of(notices, _worded(training.party))))
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -177,6 +180,57 @@ def _fit_column(
     raise DataError(
         f"{training.party}, column {column.name!r}: {column.dtype} values cannot be learned from. "
         "Cast the column to a number or to text, or leave it out."
+    )
+
+
+def _few_slots(column: pl.Series, fitted: CategoricalColumn) -> list[ColumnNotice]:
+    """A notice where many training rows hold a category that has no slot of its own."""
+    different = column.alias("cells").drop_nulls().n_unique()
+    kept, share = len(fitted.categories), fitted.rare_share(column)
+    if kept == different or (share < _RARE_SHARE and different <= MAX_CATEGORIES):
+        return []
+    told = "one has a slot" if kept == 1 else f"{kept:,} have a slot each"
+    return [
+        ColumnNotice(
+            column.name,
+            f"of its {different:,} categories in the training rows the most frequent {told}; "
+            f"all others, {share:.0%} of the rows, count as one.",
+            "in the training rows only frequent categories have a slot each; all others count as "
+            "one.",
+            f"{kept:,} of {different:,} have a slot, {share:.0%} of the rows do not",
+        )
+    ]
+
+
+def _dropped(column: pl.Series, min_count: int) -> ColumnNotice:
+    """Why all training rows would be encoded alike."""
+    cells = column.alias("cells")
+    if cells.dtype.is_float():
+        cells = cells.fill_nan(None)
+    different = cells.drop_nulls().n_unique()
+    if different == 0:
+        why = "no training row has a value"
+        return ColumnNotice(column.name, f"left out, because {why}.", f"left out, because {why}.")
+    if different == 1 and cells.null_count() == 0:
+        return ColumnNotice(
+            column.name,
+            f"left out, because all training rows hold {cells[0]!r}.",
+            "left out, because all training rows of each are equal.",
+            repr(cells[0]),
+        )
+    return ColumnNotice(
+        column.name,
+        f"left out, because none of its {different:,} categories occurs in {min_count} training "
+        "rows.",
+        f"left out, because none of their categories occurs in {min_count} training rows.",
+        f"{different:,} categories",
+    )
+
+
+def _worded(party: PartyName) -> Callable[[str, str | None], str]:
+    """Words a line about the training rows."""
+    return lambda text, column: (
+        f"{party}: {text}" if column is None else f"{party}, column {column!r}: {text}"
     )
 
 

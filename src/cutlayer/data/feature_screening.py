@@ -1,12 +1,15 @@
-"""Feature screening: leave out columns that nothing can be learned from, and say so."""
+"""Feature screening: which columns something can be learned from, and what to say of each."""
 
 from typing import Final
 
 import polars as pl
 
 from cutlayer.data.cell_values import CellRules
+from cutlayer.data.code_columns import different_codes
 from cutlayer.data.column_choice import Kind
+from cutlayer.data.column_notices import ColumnNotice
 from cutlayer.data.column_reading import Cells
+from cutlayer.data.text_looks import Look, look_of
 
 MIN_ID_LIKE_ROWS: Final = 20
 """Below so many rows, texts that all differ prove nothing."""
@@ -16,8 +19,15 @@ ID_LIKE_SHARE: Final = 0.95
 _MOSTLY: Final = 0.5
 
 
-def reason_to_drop(column: pl.Series, kind: Kind) -> str | None:
-    """Why nothing can be learned from a column; ``None`` where something can.
+def screened(
+    column: pl.Series,
+    kind: Kind,
+    rules: CellRules,
+    *,
+    other: Cells | None = None,
+    leading_zero: Cells | None = None,
+) -> tuple[bool, ColumnNotice | None]:
+    """Whether something can be learned from a column, and what to say of it, if anything.
 
     ====================================  ======================================================
     column                                decision
@@ -28,41 +38,146 @@ def reason_to_drop(column: pl.Series, kind: Kind) -> str | None:
     texts, 95 % of 20 or more differ      dropped as a name of the record, unless ``categorical``
     20 or more whole numbers, each once,  dropped as a row number, unless ``numeric``
     without a gap
+    texts that look like dates            kept as categories, with a notice
+    texts that look like numbers          kept as categories, with a notice, unless ``categorical``
+    mostly numbers, some texts            kept as categories, with a notice, unless ``categorical``
+    whole numbers written ``01234``       kept as numbers, with a notice, unless ``numeric``
+    whole numbers that may be codes       kept as numbers, with a notice, unless ``numeric``
     ====================================  ======================================================
 
     Args:
         column: numbers or categories, null where missing.
         kind: what the user says about it.
+        rules: how a number is written.
+        other: where it became categories by inference: cells that are no numbers.
+        leading_zero: where it became numbers by inference: cells that are written as codes are.
     """
-    column = column.alias("cells")
-    present = len(column) - column.null_count()
-    if present == 0:
-        return "all of its cells are empty"
-    different = column.n_unique() - (column.null_count() > 0)
-    if different == 1:
-        if column.null_count():
-            return None
-        return f"all of its cells hold {column[0]!r}"
+    dropped = _nothing_to_learn(column) or _names_rows(column, kind, rules, other)
+    if dropped is not None:
+        return False, dropped
+    return True, _doubt(column, kind, rules, other, leading_zero)
+
+
+def _nothing_to_learn(column: pl.Series) -> ColumnNotice | None:
+    """A column whose rows do not differ."""
+    cells = column.alias("cells")
+    if cells.null_count() == len(cells):
+        return ColumnNotice(
+            column.name,
+            "left out, because all of its cells are empty.",
+            "left out, because all of their cells are empty.",
+        )
+    if cells.null_count() == 0 and cells.n_unique() == 1:
+        return ColumnNotice(
+            column.name,
+            f"left out, because all of its cells hold {cells[0]!r}.",
+            "left out, because all cells of each are equal.",
+            repr(cells[0]),
+        )
+    return None
+
+
+def _names_rows(
+    column: pl.Series, kind: Kind, rules: CellRules, other: Cells | None
+) -> ColumnNotice | None:
+    """A column that calls each record by a name of its own, or numbers the records."""
+    cells = column.alias("cells")
+    present = len(cells) - cells.null_count()
     if present < MIN_ID_LIKE_ROWS:
         return None
-    if column.dtype == pl.Categorical and kind != "categorical":
-        if different > ID_LIKE_SHARE * present:
-            return (
-                f"{different:,} different texts in {present:,} rows are names of records, not "
-                "categories; list it under categorical to keep it"
+    different = cells.n_unique() - (cells.null_count() > 0)
+    if cells.dtype == pl.Categorical and kind != "categorical":
+        if different <= ID_LIKE_SHARE * present:
+            return None
+        look = look_of(cells, rules.decimal)
+        found = f"{different:,} different texts in {present:,} rows"
+        if look is not None:
+            return ColumnNotice(
+                column.name,
+                f"left out, because {found} are no categories; {look.sentences}",
+                f"left out, because nearly all of their texts differ; they look like {look.what}. "
+                f"{look.fix}",
+                repr(look.example),
             )
-        return None
-    if column.dtype.is_integer() and kind != "numeric" and different == len(column):
-        low, high = int(str(column.min())), int(str(column.max()))
+        doubt = None if other is None else mostly_numbers(column, other, rules)
+        alone = (
+            f"left out, because {found} are names of records, not categories; list it under "
+            "categorical to keep it."
+        )
+        together = (
+            "left out, because nearly all of their texts differ, as names of records do; list them "
+            "under categorical to keep them."
+        )
+        if doubt is None:
+            return ColumnNotice(column.name, alone, together)
+        return ColumnNotice(
+            column.name,
+            f"{alone} It is {doubt.alone}",
+            f"{together} They are {doubt.together}",
+            doubt.detail,
+        )
+    if cells.dtype.is_integer() and kind != "numeric" and different == len(cells):
+        low, high = int(str(cells.min())), int(str(cells.max()))
         if high - low == different - 1:
-            return (
-                f"it numbers the rows from {low} to {high} without a gap; list it under numeric to "
-                "keep it"
+            return ColumnNotice(
+                column.name,
+                f"left out, because it numbers the rows from {low} to {high} without a gap; list "
+                "it under numeric to keep it.",
+                "left out, because they number the rows without a gap; list them under numeric to "
+                "keep them.",
             )
     return None
 
 
-def mostly_numbers(column: pl.Series, other: Cells, rules: CellRules) -> str | None:
+def _doubt(
+    column: pl.Series,
+    kind: Kind,
+    rules: CellRules,
+    other: Cells | None,
+    leading_zero: Cells | None,
+) -> ColumnNotice | None:
+    """What may be wrong with the way in which a column is kept."""
+    if column.dtype == pl.Categorical:
+        look = look_of(column, rules.decimal)
+        if look is not None and (kind == "infer" or look.is_moment):
+            return _looks(column.name, look)
+        return None if other is None else mostly_numbers(column, other, rules)
+    if kind != "infer":
+        return None
+    if leading_zero is not None:
+        return ColumnNotice(
+            column.name,
+            f"read as numbers, though {leading_zero.first}, as codes begin. List it under "
+            "categorical if it holds codes, or under numeric if not.",
+            "read as numbers, though some begin with a 0, as codes do. List them under categorical "
+            "if they hold codes, or under numeric if not.",
+            leading_zero.first,
+        )
+    different = different_codes(column)
+    if different is None:
+        return None
+    return ColumnNotice(
+        column.name,
+        f"its {different:,} different whole numbers are read as numbers, with an order. List it "
+        "under categorical if they are codes, or under numeric if not.",
+        "whole numbers of few different values, read as numbers, with an order. List the columns "
+        "under categorical if they hold codes, or under numeric if not.",
+        f"{different:,} values",
+        group_from=2,
+    )
+
+
+def _looks(name: str, look: Look) -> ColumnNotice:
+    """Texts that look like numbers or dates, and stay categories."""
+    return ColumnNotice(
+        name,
+        f"read as categories, but {look.sentences}",
+        f"read as categories, but look like {look.what}. {look.fix}",
+        repr(look.example),
+    )
+
+
+def mostly_numbers(column: pl.Series, other: Cells, rules: CellRules) -> ColumnNotice | None:
     """What to say about categories most of which are numbers; ``None`` where they are not.
 
     Args:
@@ -76,8 +191,13 @@ def mostly_numbers(column: pl.Series, other: Cells, rules: CellRules) -> str | N
     share = float(counts["rows"].filter(numbers).sum()) / max(1, len(column) - column.null_count())
     if share < _MOSTLY:
         return None
-    return (
+    return ColumnNotice(
+        column.name,
         f"read as categories, because {other.first}, though {share:.0%} of its values are numbers. "
         f"List it under categorical if that is right; if not, mend the cells or list "
-        f"{other.text!r} under missing."
+        f"{other.text!r} under missing.",
+        f"read as categories, because some cells hold {other.text!r}, though most of their values "
+        f"are numbers. List {other.text!r} under missing, or mend the cells; if they are "
+        "categories, list them under categorical.",
+        f"{share:.0%} numbers",
     )

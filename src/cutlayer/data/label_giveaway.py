@@ -25,14 +25,15 @@ _MAX_NUMBERS: Final = 1_000
 def column_giveaway(column: pl.Series, labels: NDArray[np.int64]) -> str | None:
     r"""How a column gives the label away; ``None`` where it does not.
 
-    Three ways are tried, on up to 50,000 rows of each class, evenly spread:
+    Four ways are tried, on up to 50,000 rows of each class, evenly spread:
 
-    1. numbers as a score: :math:`\max(\mathrm{AUC}, 1 - \mathrm{AUC}) > .99`;
-    2. each value, "missing" among them, scored by the share of positives among *other* rows that
+    1. whether the cell is filled: as a score, or by rows of nearly one class as in 4;
+    2. numbers as a score: :math:`\max(\mathrm{AUC}, 1 - \mathrm{AUC}) > .99`;
+    3. each value, "missing" among them, scored by the share of positives among *other* rows that
        hold it: :math:`\mathrm{AUC} > .99`. The even rows score the odd ones and the other way
-       round, or a column of many rare values would look perfect by knowing its own rows. Of more
-       than 1,000 different numbers only "missing or not" is looked at;
-    3. a value whose rows, 20 or more, are to 99 % of the class that is the rarer one overall, and
+       round, or a column of many rare values would look perfect by knowing its own rows. More
+       than 1,000 different numbers are not looked at one by one;
+    4. a value whose rows, 20 or more, are to 99 % of the class that is the rarer one overall, and
        make up a tenth of that class.
 
     Args:
@@ -51,15 +52,22 @@ def column_giveaway(column: pl.Series, labels: NDArray[np.int64]) -> str | None:
     if rows is None:
         return None
     picked, label = column.alias("cells").gather(rows), labels[rows]
+    positive_share = float(labels.mean())
+    if picked.null_count():
+        reason = _filling_giveaway(picked.is_not_null().to_numpy(), label, positive_share)
+        if reason is not None:
+            return reason
     if picked.dtype.is_numeric():
         auc = _score_auc(picked, label)
         if auc > THRESHOLD:
             return f"orders the label with an AUC of {auc:.4f}"
+        if picked.n_unique() > _MAX_NUMBERS:
+            return None
     codes, names = _codes(picked)
     auc = _crossed_auc(codes, label)
     if auc > THRESHOLD:
         return f"tells the label value by value with an AUC of {auc:.4f}"
-    return _pure_value(codes, names, label, positive_share=float(labels.mean()))
+    return _pure_value(codes, names, label, positive_share=positive_share)
 
 
 def order_giveaway(ids: pl.Series, labels: NDArray[np.int64]) -> str | None:
@@ -106,12 +114,23 @@ def _auc(label: NDArray[np.int64], scores: NDArray[np.float64]) -> float:
     return float(roc_auc_score(label, scores))
 
 
+def _filling_giveaway(
+    filled: NDArray[np.bool_], label: NDArray[np.int64], positive_share: float
+) -> str | None:
+    """How it gives the label away whether a cell is filled; ``None`` where it does not."""
+    codes = filled.astype(np.int64)
+    pure = _pure_value(codes, pl.Series(["empty", "filled"]), label, positive_share=positive_share)
+    if _crossed_auc(codes, label) <= THRESHOLD and pure is None:
+        return None
+    of_positives, of_negatives = (float(filled[label == value].mean()) for value in (1, 0))
+    return (
+        f"is filled in {of_positives:.1%} of the positive rows and in {of_negatives:.1%} of the "
+        "negative rows"
+    )
+
+
 def _codes(column: pl.Series) -> tuple[NDArray[np.int64], pl.Series]:
     """A whole number for each value of the column, from 0, and the values in that order."""
-    if column.dtype.is_numeric() and column.n_unique() > _MAX_NUMBERS:
-        column = (
-            column.is_null().cast(pl.String).replace(["true", "false"], ["missing", "not missing"])
-        )
     codes = (column.rank("dense") - 1).fill_null(-1)
     values = column.to_frame("value").with_columns(code=codes).unique("code").sort("code")
     shift = int(values["code"][0] == -1)

@@ -6,13 +6,13 @@ from typing import Literal
 import polars as pl
 from torch import Tensor
 
-from cutlayer.data.category_notices import many_categories
 from cutlayer.data.cell_values import CellRules
 from cutlayer.data.column_choice import ROW_NUMBER, ColumnChoice
+from cutlayer.data.column_judgement import judged_columns
+from cutlayer.data.column_notices import ColumnNotice, lines_of
 from cutlayer.data.column_reading import ReadColumns
-from cutlayer.data.feature_screening import mostly_numbers, reason_to_drop
 from cutlayer.data.file_message import FileMessage, listing
-from cutlayer.data.label_giveaway import column_giveaway, order_giveaway
+from cutlayer.data.label_giveaway import order_giveaway
 from cutlayer.data.label_values import Positive, labels_from
 from cutlayer.data.party_table import NON_LABEL_PARTY, PartyTable
 from cutlayer.data.record_ids import canonical_ids
@@ -69,15 +69,17 @@ class TableAssembly:
             DataError: the non-label party has no column left, an id repeats, or the label has other
                 values than the options allow.
         """
-        features = self._features()
-        ids = self._ids()
         labels: Tensor | None = None
-        giveaways: tuple[str, ...] = ()
-        if self.choice.label_column is not None:
-            column = self.columns.texts[self.choice.label_column]
+        made: str | None = None
+        label_column = self.choice.label_column
+        ids = self._ids()
+        if label_column is not None:
+            column = self.columns.texts[label_column]
             labels, made = labels_from(column, self.message, positive=positive, negative=negative)
-            self._note(made, column.name)
-            giveaways = self._point_out(features, ids, labels)
+        features, giveaways = self._features(labels)
+        if made is not None and labels is not None:
+            self._note(made, label_column)
+            giveaways = self._point_out(giveaways, ids, labels)
         group = self.choice.group_column
         table = PartyTable(
             party=self.message.party,
@@ -86,41 +88,22 @@ class TableAssembly:
             labels=labels,
             groups=None if group is None else TextSequence(self.columns.texts[group]),
         )
-        return TableReading(table, tuple(self.notices), giveaways)
+        names = tuple(one.column for one in giveaways)
+        return TableReading(table, tuple(self.notices), names)
 
-    def _features(self) -> pl.DataFrame:
-        """The columns that something can be learned from."""
+    def _features(self, labels: Tensor | None) -> tuple[pl.DataFrame, tuple[ColumnNotice, ...]]:
+        """The columns that something can be learned from, and what is to be said of the label."""
         if not self.screened:
-            return pl.DataFrame(self.columns.features)
-        for name, stored in self.columns.unusable.items():
-            self._note(f"left out, because {stored} values are neither numbers nor texts.", name)
-        kept = []
-        for column in self.columns.features:
-            reason = reason_to_drop(column, self.choice.features[column.name])
-            other = self.columns.no_numbers.get(column.name)
-            doubt = None if other is None else mostly_numbers(column, other, self.rules)
-            if reason is not None:
-                cause = "" if doubt is None else f" It is {doubt}"
-                self._note(f"left out, because {reason}.{cause}", column.name)
-                continue
-            kept.append(column)
-            if doubt is not None:
-                self._note(doubt, column.name)
-            elif other is not None and (crowd := many_categories(column)) is not None:
-                self._note(crowd, column.name)
-            code = self.columns.leading_zero.get(column.name)
-            if code is not None:
-                self._note(
-                    f"read as numbers, though {code.first}, as codes begin. List it under "
-                    "categorical if it holds codes, or under numeric if not.",
-                    column.name,
-                )
-        if self.message.party == NON_LABEL_PARTY and not kept:
+            return pl.DataFrame(self.columns.features), ()
+        known = None if labels is None else labels.numpy()
+        judgement = judged_columns(self.columns, self.choice.features, self.rules, known)
+        self.notices.extend(lines_of(judgement.notices, self._worded))
+        if self.message.party == NON_LABEL_PARTY and not judgement.kept:
             raise self.message.error(
                 "must hold a column to learn from, but none is left. Look at the options keep and "
                 f"drop.{' Notices: ' if self.notices else ''}{' '.join(self.notices)}"
             )
-        return pl.DataFrame(kept)
+        return pl.DataFrame(judgement.kept), judgement.giveaways
 
     def _ids(self) -> TextSequence:
         """The ids, unique, or the numbers of the rows."""
@@ -143,28 +126,23 @@ class TableAssembly:
         return ids
 
     def _point_out(
-        self, features: pl.DataFrame, ids: TextSequence, labels: Tensor
-    ) -> tuple[str, ...]:
-        """Add a notice for each column that gives the label away, and name them."""
-        known, giveaways = labels.numpy(), []
-        for column in features:
-            reason = column_giveaway(column, known)
-            if reason is not None:
-                giveaways.append(column.name)
-                self._note(
-                    f"gives the label away: it {reason}. If it is only known after the outcome, "
-                    "list it under drop.",
-                    column.name,
-                )
-        reason = order_giveaway(ids.series, known)
-        if reason is not None:
-            giveaways.append(self.choice.id_column or ROW_NUMBER)
-            self._note(
-                f"the ids give the label away, and the peer knows them: their order {reason}. Call "
-                "the records otherwise, at both parties.",
-                self.choice.id_column,
-            )
-        return tuple(giveaways)
+        self, giveaways: tuple[ColumnNotice, ...], ids: TextSequence, labels: Tensor
+    ) -> tuple[ColumnNotice, ...]:
+        """Add a notice for each column that gives the label away, and for the order of the ids."""
+        self.notices.extend(lines_of(giveaways, self._worded))
+        reason = order_giveaway(ids.series, labels.numpy())
+        if reason is None:
+            return giveaways
+        text = (
+            f"the ids give the label away, and the peer knows them: their order {reason}. Call the "
+            "records otherwise, at both parties."
+        )
+        self._note(text, self.choice.id_column)
+        return (*giveaways, ColumnNotice(self.choice.id_column or ROW_NUMBER, text, text))
+
+    def _worded(self, text: str, column: str | None) -> str:
+        """One line."""
+        return self.message.notice(text, column=column)
 
     def _note(self, text: str, column: str | None = None) -> None:
         """Add a notice."""

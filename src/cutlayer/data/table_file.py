@@ -48,6 +48,8 @@ class TableFile:
     column of one value, or none  left out, with a notice
     column like an id             left out, with a notice
     date, list, bytes (Parquet)   left out, with a notice
+    numbers with a comma, a sign  categorical, with a notice that says which key reads them
+    whole numbers, few different  numeric, with a notice where they may be codes
     column that tells the label   kept, with a notice
     ============================  ================================================================
 

@@ -45,6 +45,11 @@ class Inputs:
     encoder: Encoder | None
     """What made the values from a table; ``None`` for tensor records."""
 
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the encoder decided about the columns, one line each."""
+        return () if self.encoder is None else self.encoder.notices
+
 
 def encoded(records: Records, agreement: Agreement, encoder: Encoder | None = None) -> Inputs:
     """Order the records as agreed and turn them into numbers.

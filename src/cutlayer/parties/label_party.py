@@ -275,6 +275,8 @@ class LabelParty:
             require_both_classes(labels[records], part)
         planted = plant_canaries(labels, agreement.train, self._canaries, self._noise)
         inputs = self._encoded(agreement, begun=begun)
+        for notice in inputs.notices:
+            self._tell_operator(notice)
         self._prepared = Prepared(agreement, inputs, planted, labels)
         return self._prepared
 

@@ -232,6 +232,8 @@ class NonLabelParty:
                 inputs = self._persistence.first_start.encoded(
                     self._records, agreement, begun=begun, tell=self._tell_operator
                 )
+            for notice in inputs.notices:
+                self._tell_operator(notice)
             self._inputs = agreement.digest, inputs
         return self._inputs[1]
 
