@@ -2,11 +2,14 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 from cutlayer.cli import main
-from cutlayer.cli.app import COMMANDS
+from cutlayer.cli.app import COMMANDS, _status_of
+from cutlayer.durable import storage
+from cutlayer.errors import StorageError
 
 
 @dataclass
@@ -103,6 +106,11 @@ def test_simulate_audit_and_report(cutlayer, tmp_path):
         (["predict", "c.toml", "-epochs", "5"], ["'-epochs' is no option", "--key value"]),
         (["doctor", "--epochs", "5", "c.toml"], ["configuration first", "doctor CONFIG --epochs"]),
         (["train"], ["train"]),
+        (["init", "label-party", "--days", "99999999"], ["--days", "36500"]),
+        (["init", "label-party", "--identity", "/dev/null/x"], ["/dev/null", "Not a directory"]),
+        (["demo", "--out", "/dev/null/x"], ["/dev/null", "Not a directory"]),
+        (["report", "x" * 300], ["File name too long"]),
+        (["audit", "x" * 300], ["File name too long"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else value,
 )
@@ -194,3 +202,13 @@ def test_a_mistyped_command_is_answered_with_the_near_ones(cutlayer):
     done = cutlayer("lable-party")
     assert done.returncode == 2
     assert "label-party" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(2, 2), (13, 2), (17, 2), (20, 2), (21, 2), (30, 2), (28, 1), (5, 1)]
+)
+def test_a_wrong_path_is_to_mend_and_a_full_disk_is_not(number, status):
+    """ENOENT, EACCES, EEXIST, ENOTDIR, EISDIR, EROFS; ENOSPC, EIO: a service tries again then."""
+    with pytest.raises(StorageError) as caught, storage(Path("somewhere")):
+        raise OSError(number, "told by the system")
+    assert _status_of(caught.value.__cause__) == status

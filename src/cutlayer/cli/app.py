@@ -4,6 +4,7 @@ A command's module is imported when the command is asked for, since most of them
 takes seconds to load.
 """
 
+import errno
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from cutlayer.errors import (
     LeakStopError,
     PeerEndedError,
     ProtectionError,
+    StorageError,
     TermsMismatchError,
 )
 
@@ -36,6 +38,18 @@ _NEED_AN_OPERATOR = (
     TermsMismatchError,
 )
 """Starting again changes nothing, so a service must not."""
+_WRONG_PATH = {
+    errno.ENOENT,
+    errno.EEXIST,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+}
+"""What the system says of a path that somebody must mend."""
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Lets every key of a configuration be given as an option: ``--epochs 5``."""
 
@@ -212,6 +226,8 @@ def _run() -> None:
         complain(str(error), TO_MEND)
     except PeerEndedError as error:
         complain(str(error), INTERRUPTED if error.stopped else FAILED)
+    except StorageError as error:
+        complain(str(error), _status_of(error.__cause__))
     except CutlayerError as error:
         complain(str(error), FAILED)
     except OSError as error:  # a full disk or a wrong path where no module words it better
@@ -219,8 +235,14 @@ def _run() -> None:
         complain(
             f"The system refused to read or write{where}: {error.strerror or error}. Look at the "
             "path, its rights and the room on the disk, then start the same command again.",
-            FAILED,
+            _status_of(error),
         )
+
+
+def _status_of(error: BaseException | None) -> int:
+    """A wrong path stays wrong at the next start; room on a disk may come back."""
+    is_path = isinstance(error, OSError) and error.errno in _WRONG_PATH
+    return TO_MEND if is_path else FAILED
 
 
 def _require_text(arguments: Sequence[str]) -> None:

@@ -28,7 +28,9 @@ def init(
         Path | None, typer.Option(help="The configuration to write. Default: PARTY.toml")
     ] = None,
     identity: Folder = IDENTITY_FOLDER,
-    days: Annotated[int, typer.Option(min=1, help="Until the certificate expires.")] = 730,
+    days: Annotated[
+        int, typer.Option(min=1, max=36_500, help="Until the certificate expires.")
+    ] = 730,
 ) -> None:
     """Make this party's key and certificate, and a first configuration unless there is one."""
     roles = {word_of(role): role for role in Role}

@@ -176,6 +176,16 @@ def test_a_failing_run_is_kept_and_shown(tmp_path):
     assert "failed" in (folder / "runs.csv").read_text()
 
 
+def test_a_sweep_of_which_every_run_fails_still_has_its_page(tmp_path):
+    config = write(tmp_path, ["no_noise"])
+    sweep = start(config, "--batch_size", "100000")
+    said, _ = sweep.communicate(timeout=180)
+    assert sweep.returncode == 1, said
+    assert "Failed: no_noise, seed 0: ConfigurationError" in said
+    assert "Traceback" not in said
+    assert "Runs that failed" in (tmp_path / "runs" / "tradeoff-tiny" / "report.html").read_text()
+
+
 def test_a_run_whose_process_dies_is_a_failure_and_the_others_go_on(tmp_path, monkeypatch):
     # The worker is told to die by the data: a file that ends the process when it is read.
     configuration = checked(

@@ -245,6 +245,8 @@ def _legend(figure: Figure) -> None:
 def seeds_in_words(summary: Summary) -> str:
     """How many seeds the points are means of."""
     counts = sorted({len(point.results) for point in summary.points})
+    if not counts:
+        return "no seed"
     if counts == [1]:
         return "1 seed"
     return f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
