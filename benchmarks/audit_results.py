@@ -45,6 +45,7 @@ CANARIES = {"caravan": 1000, "credit": 4000, "images": 300}
 SHARED = f"""\
 epochs = {EPOCHS}
 cut_width = {CUT}
+weight_decay = 0.01
 validation_share = 0.0
 """
 LARGE, SMALL = "batch_size = 512\n", "batch_size = 128\n"

@@ -6,6 +6,8 @@ import torch
 
 from cutlayer.data.record_blocks import ENCODINGS
 from cutlayer.errors import ConfigurationError
+from cutlayer.experiments.plan import Plan
+from cutlayer.experiments.tradeoff.configuration import TradeoffConfiguration
 from cutlayer.parties import InputShape
 from cutlayer.protocol import Role
 from cutlayer.runs.configuration import (
@@ -15,6 +17,7 @@ from cutlayer.runs.configuration import (
     role_of,
 )
 from cutlayer.runs.halves import build_bottom, build_top
+from cutlayer.runs.party_runs import make_optimizer
 from cutlayer.runs.template import template
 
 SHORTEST = """
@@ -248,7 +251,8 @@ def test_the_page_lists_every_key_and_its_default():
     listed = dict(re.findall(r"^\| `(\w+)` \| [^|]* \| ([^|]*) \|", page, re.MULTILINE))
     listed = {key: shown for key, shown in listed.items() if key in LabelConfiguration.model_fields}
     assert set(listed) == set(LabelConfiguration.model_fields)
-    for key in ("epochs", "batch_size", "cut_width", "wait", "learning_rate", "threads"):
+    keys = ("epochs", "batch_size", "cut_width", "wait", "learning_rate", "weight_decay", "threads")
+    for key in keys:
         assert listed[key].strip(" `") == str(LabelConfiguration.model_fields[key].default)
 
 
@@ -261,3 +265,28 @@ def test_a_key_that_needs_the_live_audit_is_refused_without_one(tmp_path, key, v
     read_configuration(LabelConfiguration, path, {key: value})
     with pytest.raises(ConfigurationError, match=f"{key}: it needs .* Set live_every to 1"):
         read_configuration(LabelConfiguration, path, {key: value, "live_every": "0"})
+
+
+def test_weight_decay_goes_through_adam_and_is_one_default_everywhere(write):
+    """Decoupled, a decay of this size regularises nothing in a training of this length."""
+    configuration = read(write(SHORTEST))
+    weight = torch.nn.Parameter(torch.tensor([1.0]))
+    weight.grad = torch.zeros(1)
+    make_optimizer(configuration)([weight]).step()
+    # Adam's first step is the learning rate times the sign of gradient + decay * weight; decoupled
+    # it would be the learning rate times the decay.
+    assert weight.item() == pytest.approx(1 - configuration.learning_rate, abs=1e-6)
+    defaults = {
+        model.model_fields["weight_decay"].default
+        for model in (LabelConfiguration, NonLabelConfiguration, Plan, TradeoffConfiguration)
+    }
+    assert defaults == {0.001}
+
+
+def test_a_key_of_the_other_party_is_said_to_be_its_own(write):
+    path = write(SHORTEST + "allow_feature_copy = true\n")
+    with pytest.raises(ConfigurationError, match="is the non-label party's alone"):
+        read(path)
+    path = write(SHORTEST.replace('label = "y"\n', "audit_every = 5\n"))
+    with pytest.raises(ConfigurationError, match="'audit_every' is the label party's alone"):
+        read_configuration(NonLabelConfiguration, path)

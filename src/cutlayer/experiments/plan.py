@@ -11,6 +11,7 @@ from cutlayer.data import DATASETS
 from cutlayer.durable import whole_file
 from cutlayer.errors import ConfigurationError, CutlayerError, DataError
 from cutlayer.parties import Terms
+from cutlayer.parties.compute import WEIGHT_DECAY
 from cutlayer.parties.terms import MOST_EPOCHS, MOST_RECORDS
 from cutlayer.protections import PROTECTIONS, NoNoise, Protection, parse_protection
 from cutlayer.rng import derived_seed
@@ -75,7 +76,7 @@ class Plan(BaseModel):
     cut_width: int = Field(default=32, ge=1, le=1 << 20)
     hidden_width: int = Field(default=32, ge=1, le=1 << 16)
     learning_rate: float = Field(default=2e-3, gt=0)
-    weight_decay: float = Field(default=1e-2, ge=0)
+    weight_decay: float = Field(default=WEIGHT_DECAY, ge=0)
     canaries: int = Field(default=1000, ge=0)
     seed: int = Field(default=0, ge=0, lt=1 << 63)
     only_canaries: bool = False

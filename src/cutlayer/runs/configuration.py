@@ -22,6 +22,7 @@ from cutlayer.audits.live_leak import LIVE_EVERY
 from cutlayer.data import TableFile
 from cutlayer.errors import ConfigurationError, UnknownNameError
 from cutlayer.parties import Compute, Terms
+from cutlayer.parties.compute import WEIGHT_DECAY
 from cutlayer.parties.private_alignment import MAX_IDS
 from cutlayer.parties.terms import MOST_EPOCHS, MOST_RECORDS, AlignmentForm, Mode
 from cutlayer.protections import PROTECTIONS, NoNoise, Protection, parse_protection
@@ -119,7 +120,8 @@ class PartyConfiguration(ReadingKeys, RunKeys):
     """This party's half: ``mlp``, ``wide_deep``, or ``package.module:Class``."""
     hidden: tuple[Annotated[int, Field(ge=1, le=1 << 16)], ...] = (64,)
     learning_rate: float = Field(default=2e-3, gt=0, le=1e6)
-    weight_decay: float = Field(default=1e-2, ge=0, le=1e6)
+    weight_decay: float = Field(default=WEIGHT_DECAY, ge=0, le=1e6)
+    """Times each weight, added to its gradient before Adam sees it."""
     device: str = "cpu"
     precision: Literal["float32", "bfloat16"] = "float32"
     compile: bool = False
@@ -402,6 +404,9 @@ def _described(kind: type[PartyConfiguration], problem: ErrorDetails) -> str:
     """A rule that is broken, with the key, the rule and the fix."""
     key = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
+        other = NonLabelConfiguration if kind.role is Role.LABEL else LabelConfiguration
+        if key in other.model_fields:
+            return f"the key {key!r} is the {other.role.value}'s alone. Leave it out here."
         return f"unknown key {key!r}. {_suggestion(key, kind.model_fields)}"
     if problem["type"] == "missing":
         hint = ""

@@ -16,6 +16,7 @@ from cutlayer.durable import LOCK_FILE, PARTIAL, whole_file
 from cutlayer.errors import ConfigurationError, CutlayerError, DataError
 from cutlayer.experiments.tradeoff.grid import Run, protection_of, specs_of
 from cutlayer.experiments.tradeoff.table_keys import TableKeys
+from cutlayer.parties.compute import WEIGHT_DECAY
 from cutlayer.parties.terms import MOST_EPOCHS, MOST_RECORDS
 from cutlayer.protections import Protection
 from cutlayer.runs.toml_file import read_toml
@@ -67,7 +68,8 @@ class TradeoffConfiguration(WrittenKeys):
     epochs: int = Field(default=5, ge=1, le=MOST_EPOCHS, strict=True)
     batch_size: int = Field(default=512, ge=2, le=MOST_RECORDS, strict=True)
     learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
-    weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    weight_decay: float = Field(default=WEIGHT_DECAY, ge=0, allow_inf_nan=False)
+    """Without meaning for ``paper``, which regularises as the paper does."""
 
     seeds: tuple[Seed, ...] = Field(default=(0, 1, 2), min_length=1)
     protections: tuple[str, ...] = Field(min_length=1)
