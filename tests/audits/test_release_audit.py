@@ -42,7 +42,7 @@ def test_some_messages_of_the_first_epochs_do_not_stand_for_all():
     assert read_after(first_step=0, every=3) == set()
 
 
-def audited_steps(every, steps, seed=0):
+def audited_steps(every, steps, seed=0, begin=0):
     """Which steps an audit looked at, by the hints that its attack was given."""
     looked = []
 
@@ -54,7 +54,7 @@ def audited_steps(every, steps, seed=0):
     attacks = {"look": Attack(look, family="norm")}
     audit = ReleaseAudit(LABELS, generator=generator, every=every, attacks=attacks)
     rows = torch.arange(RECORDS)
-    for step in range(steps):
+    for step in range(begin, steps):
         sent = torch.full((RECORDS, 2), float(step))
         audit.on_release(Release(step, step, rows, sent, sent), LABELS, sent)
     return sorted(set(looked))
@@ -78,3 +78,9 @@ def test_all_messages_are_attacked_where_every_is_one():
 def test_the_usual_spacing_takes_two_percent_or_twenty(messages, spacing):
     assert usual_spacing(messages) == spacing
     assert messages // spacing >= min(messages, 20)
+
+
+@pytest.mark.parametrize("begin", [1, 5, 9])
+def test_a_start_in_the_middle_draws_among_what_is_left(begin):
+    found = [audited_steps(10, 20, seed, begin=begin) for seed in range(30)]
+    assert all(len(steps) == 2 and begin <= steps[0] < 10 <= steps[1] for steps in found)

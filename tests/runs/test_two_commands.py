@@ -392,6 +392,15 @@ def test_frozen_sends_no_gradient(pair):
     findings = json.loads((pair.kept("label") / "findings.json").read_text())
     assert findings["applied"][0]["rows"] == 0
     assert findings["rows"][0]["guarantee"]["leak_auc"] == 0.5
+    assert_ended_well(
+        pair.run(label=(*frozen, "--out", "new.csv"), other=frozen, command="predict")
+    )
+    kept, new = (
+        pl.read_csv(path, schema_overrides={"id": pl.String}).sort("id")
+        for path in (pair.kept("label") / "predictions.csv", pair.folder / "label" / "new.csv")
+    )
+    again = new.filter(pl.col("id").is_in(kept["id"].to_list()))["probability"].to_list()
+    assert again == pytest.approx(kept["probability"].to_list(), abs=1e-6)
 
 
 def test_a_long_run_is_attacked_in_part_and_says_so(pair):
@@ -408,6 +417,14 @@ def test_a_long_run_is_attacked_in_part_and_says_so(pair):
     # A step was chosen by chance, and not because it was the first.
     steps = {step for curve in findings["curves"] for step in curve["step"]}
     assert steps != set(range(0, sent, every))
+
+
+def test_one_message_is_attacked_where_fewer_than_that_were_sent(pair):
+    done = pair.run(label=("--audit_every", "100000"))
+    assert_ended_well(done)
+    findings = json.loads((pair.kept("label") / "findings.json").read_text())
+    assert findings["messages_every"] == findings["messages_sent"]
+    assert {r["batches"] for r in findings["rows"] if r["releases"] == "one"} == {1}
 
 
 def test_all_messages_are_attacked_on_demand(pair):
@@ -709,7 +726,7 @@ def test_predictions_are_kept_before_the_peer_is_told_so(pair):
 
 def test_fewer_epochs_stand_beside_the_bound_of_as_many_releases(pair):
     options = ("--protection", "residual:sigma=20", "--epochs", "6")
-    assert_ended_well(pair.run(label=options, other=options))
+    assert_ended_well(pair.run(label=(*options, "--audit_every", "1"), other=options))
     findings = json.loads((pair.kept("label") / "findings.json").read_text())
     some = [row for row in findings["rows"] if row["releases"] == "some"]
     assert {row["epochs"] for row in some} == {1, 5}

@@ -92,7 +92,8 @@ class ReleaseAudit:
             return True
         block, place = divmod(step, self._every)
         if block not in self._due:
-            drawn = int(torch.randint(self._every, (), generator=self._generator))
+            # Of a start in the middle of a block only the rest of it is seen.
+            drawn = int(torch.randint(place, self._every, (), generator=self._generator))
             self._due = {block: drawn}  # steps only rise
         return self._due[block] == place
 

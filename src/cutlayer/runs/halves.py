@@ -9,13 +9,13 @@ from torch import nn
 from cutlayer.errors import ConfigurationError
 from cutlayer.models import OneHotColumns, Top, WideDeepBottom, WideDeepTop, mlp
 from cutlayer.parties import InputShape
-from cutlayer.runs.configuration import PartyConfiguration
+from cutlayer.runs.configuration import FROZEN, PartyConfiguration
 
 _BUILT_IN = ("mlp", "wide_deep")
 
 
 def build_bottom(configuration: PartyConfiguration, own: InputShape) -> nn.Module:
-    """The non-label party's half.
+    """The non-label party's half; under ``frozen`` the layer that takes its kept components.
 
     A class of one's own is called with ``columns`` (encoded columns of a record) and ``cut_width``.
 
@@ -26,6 +26,8 @@ def build_bottom(configuration: PartyConfiguration, own: InputShape) -> nn.Modul
     width, hidden = configuration.cut_width, configuration.hidden
 
     def make() -> nn.Module:
+        if configuration.protection == FROZEN:
+            return nn.Linear(own.width, width)
         if configuration.model == "mlp":
             return mlp([own.width, *hidden, width], generator)
         if configuration.model == "wide_deep":

@@ -391,10 +391,11 @@ def _audited_every(configuration: LabelConfiguration, agreement: Agreement) -> i
     """One of every so many messages is attacked; 0: none."""
     if configuration.protection == FROZEN:
         return 0
-    if configuration.audit_every is not None:
-        return configuration.audit_every
     records, order_seed = len(agreement.train), agreement.order_seed
-    return usual_spacing(len(configuration.terms().schedule(records, order_seed, Role.LABEL)))
+    messages = len(configuration.terms().schedule(records, order_seed, Role.LABEL))
+    if configuration.audit_every is None:
+        return usual_spacing(messages)
+    return min(configuration.audit_every, messages)  # one at least, where any is wanted
 
 
 def _epochs_of_some(audit: TrainingAudit) -> list[int]:
