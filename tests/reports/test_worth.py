@@ -49,10 +49,8 @@ def test_a_model_below_the_label_party_alone_is_named_in_table_and_page(make_fin
     worse = utility("no_noise", [0.65, 0.66, 0.64, 0.65, 0.65])
     found = document(make_findings, ALONE, worse)
     (sentence,) = worth(found)
-    assert sentence.startswith(
-        "no_noise is worse than the label party alone: its test AUC is -0.05"
-    )
-    assert "0.650 against 0.700" in sentence
+    assert sentence.startswith("no_noise is worse than the label party alone: test AUC 0.650")
+    assert "against 0.700, a difference of -0.050" in sentence
     assert sentence in printed(found)
     assert "no_noise is worse than the label party alone" in render_page(found)
 

@@ -82,8 +82,8 @@ def _beside_alone(summary: ProtectionSummary, alone: ProtectionSummary) -> str:
     mean, low, high = found
     how = "worse than" if high < 0 else "not shown to be better than"
     return (
-        f"{summary.label} is {how} the label party alone: its test AUC is {mean:+.3f} beside it "
-        f"(95 % interval {low:+.3f} to {high:+.3f}), {_mean(summary)} against {_mean(alone)}."
+        f"{summary.label} is {how} the label party alone: test AUC {_mean(summary)} against "
+        f"{_mean(alone)}, a difference of {mean:+.3f} (95 % interval {low:+.3f} to {high:+.3f})."
     )
 
 
