@@ -79,7 +79,10 @@ def test_groups_go_with_their_rows(path):
 def test_rows_are_numbered_where_there_is_no_id(path):
     reading = read(write(path, HEADER + ROWS), id_column=ROW_NUMBER, keep=("age",))
     assert reading.table.ids == ("1", "2", "3")
-    assert "called by their row number, so both parties' files must list" in reading.notices[0]
+    assert "matched by their position" in reading.notices[0]
+    assert "Only the number of rows can be compared" in reading.notices[0]
+    assert reading.table.numbered
+    assert reading.table.ordered_by(["2", "1"]).numbered
 
 
 def test_what_is_learned_from_a_file_fits_another_one(path, tmp_path):
@@ -217,7 +220,7 @@ def test_ids_that_follow_the_label_are_pointed_out(path):
 def test_ids_stored_as_fractions_are_pointed_out(path):
     reading = read(write(path, "client,n,y\n1.0,1,1\n2.0,2,0\n"))
     assert reading.table.ids == ("1.0", "2.0")
-    assert "every id ends with '.0'" in reading.notices[0]
+    assert "every id is written as a float ('1.0')" in reading.notices[0]
 
 
 BAD_FILES = {

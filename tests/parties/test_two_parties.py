@@ -350,3 +350,68 @@ def test_a_training_that_kept_nothing_is_not_sent_twice(pair):
     thread.join()
     with pytest.raises(ConfigurationError, match="messages of this training have left"):
         label.run(in_memory_pair()[0])
+
+
+def numbered(table, rows):
+    """The first rows of a table without an id."""
+    ids = tuple(str(row) for row in range(1, rows + 1))
+    labels = None if table.labels is None else table.labels[:rows]
+    return PartyTable(table.party, ids, table.features[:rows], labels, numbered=True)
+
+
+def told_by_both(label_table, other_table, **changes):
+    """What both operators are told, and how both parties end."""
+    here, there = in_memory_pair()
+    said = {"label": [], "other": []}
+    settings = {"deadlines": QUICK}
+    label = LabelParty(
+        label_table,
+        terms(**changes),
+        NoNoise(),
+        make_top,
+        adam,
+        noise=SeededNoise(9),
+        tell=said["label"].append,
+        **settings,
+    )
+    other = NonLabelParty(
+        other_table, terms(**changes), make_bottom, adam, tell=said["other"].append, **settings
+    )
+    ends = {}
+
+    def play(name, party, transport):
+        try:
+            ends[name] = party.run(transport)
+        except Exception as error:  # noqa: BLE001
+            ends[name] = error
+
+    thread = threading.Thread(target=play, args=("other", other, there))
+    thread.start()
+    play("label", label, here)
+    thread.join()
+    return said, ends
+
+
+@pytest.mark.parametrize("rows", [(199, 200), (200, 199)])
+def test_row_numbers_of_unequal_files_are_refused_by_both(pair, rows):
+    """From the missing row on, each record would get another's features."""
+    tables_ = [numbered(table, count) for table, count in zip(pair, rows, strict=True)]
+    _, ends = told_by_both(*tables_)
+    for party, here, there in (("label", *rows), ("other", *rows[::-1])):
+        with pytest.raises(DataError, match=f"row number, .* {here} here and {there} at the "):
+            raise ends[party]
+
+
+def test_row_numbers_of_equal_files_are_matched(pair):
+    _, ends = told_by_both(*(numbered(table, 200) for table in pair))
+    assert len(ends["label"].agreement.ids) == len(ends["other"].agreement.ids) == 200
+
+
+def test_lost_ids_are_said_at_both_before_the_training(pair):
+    label, other = pair
+    respelt = tuple(f"{name}.0" if int(name[1:]) % 2 else name for name in other.ids)
+    said, ends = told_by_both(label, PartyTable(other.party, respelt, other.features))
+    assert not any(isinstance(end, Exception) for end in ends.values())
+    for name, party in (("label", "label party"), ("other", "non-label party")):
+        (notice,) = said[name]
+        assert notice.startswith(f"Warning, {party}: 100 of 200 records of this party (50 %)")

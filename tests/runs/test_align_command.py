@@ -36,7 +36,7 @@ def test_align_then_train_then_predict(private):
         out = " ".join(done[party][1].split())
         assert "300 records are shared" in out
         assert alignment_hash(expected) in out
-        assert f"{here} records of the" in out
+        assert f"{here} of 350 records of this party" in out
         kept = private.kept(party) / "aligned_ids.parquet"
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert_ended_well(private.run())

@@ -9,10 +9,10 @@ from cutlayer.cli.party_commands import (
     alone,
     met_peer,
     overrides_of,
-    print_left_out,
 )
 from cutlayer.cli.progress_display import ProgressDisplay
 from cutlayer.cli.screen import screen
+from cutlayer.data.lost_ids import lost_ids
 from cutlayer.protocol import Role
 from cutlayer.runs.aligned_records import align, require_private
 from cutlayer.runs.configuration import (
@@ -46,7 +46,9 @@ def align_records(context: typer.Context, config: Configuration) -> None:
         f"Alignment hash {aligned.hash}, equal at both parties.",
         soft_wrap=True,
     )
-    print_left_out(aligned.only_here, aligned.only_there, configuration, console)
+    lost = lost_ids(configuration.role.value, ids, aligned.ids, aligned.only_there)
+    if lost is not None:
+        console.print(lost, style="yellow", soft_wrap=True)
 
 
 class AlignmentProgress(ProgressDisplay):

@@ -15,6 +15,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
+from cutlayer.data.lost_ids import COUNTS
 from cutlayer.data.text_sequence import TextSequence
 from cutlayer.errors import DataError, ProtocolError
 
@@ -157,8 +158,7 @@ def alignment_of(own_ids: Sequence[str], rows: NDArray[np.intp], peer_count: int
     if len(rows) == 0:
         raise DataError(
             f"None of this party's {len(own_ids)} ids is among the peer's {peer_count}. "
-            "Check that both id columns hold the same kind of id, written alike: leading zeros, "
-            "spaces within and capital letters count."
+            f"Check that both id columns hold the same kind of id, written alike. {COUNTS}."
         )
     return Alignment(
         shared=TextSequence(own_ids).take(rows),

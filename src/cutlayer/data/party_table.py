@@ -50,6 +50,8 @@ class PartyTable:
     groups: Sequence[str] | None = None
     """Which records belong together (visits of one patient): the keys of a split that must not
     tear them apart. ``None`` where each record stands for itself."""
+    numbered: bool = False
+    """Whether the ids are row numbers of a file: records are then matched by their position."""
 
     def __post_init__(self) -> None:
         ids = canonical_ids(self.ids)
@@ -100,6 +102,7 @@ class PartyTable:
             features=self.features[rows] if self.features.width else self.features,
             labels=None if self.labels is None else self.labels[torch.from_numpy(rows)],
             groups=groups,
+            numbered=self.numbered,
         )
 
     def _rows_of(self, wanted: TextSequence) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ from cutlayer.data.column_reading import ReadColumns
 from cutlayer.data.file_message import FileMessage, listing
 from cutlayer.data.label_giveaway import order_giveaway
 from cutlayer.data.label_values import Positive, labels_from
+from cutlayer.data.lost_ids import float_ids
 from cutlayer.data.party_table import NON_LABEL_PARTY, PartyTable
 from cutlayer.data.record_ids import canonical_ids
 from cutlayer.data.text_sequence import TextSequence
@@ -87,6 +88,7 @@ class TableAssembly:
             features=features,
             labels=labels,
             groups=None if group is None else TextSequence(self.columns.texts[group]),
+            numbered=self.choice.id_column is None,
         )
         names = tuple(one.column for one in giveaways)
         return TableReading(table, tuple(self.notices), names)
@@ -110,19 +112,18 @@ class TableAssembly:
         name = self.choice.id_column
         if name is None:
             self._note(
-                "the records are called by their row number, so both parties' files must list the "
-                "same records in the same order."
+                "records are matched by their position, since id is the row number: both parties' "
+                "files must list the same records in the same order. Only the number of rows can "
+                "be compared, so rows in another order train a wrong model without a word. If both "
+                "files have an id, name its column."
             )
             rows = pl.int_range(1, self.columns.rows + 1, eager=True)
             return TextSequence(rows.cast(pl.String))
         ids = canonical_ids(self.columns.texts[name])
         require_unique(ids, self.message, name)
-        if ids.series.str.ends_with(".0").all():
-            self._note(
-                "every id ends with '.0', as if whole numbers had been stored as fractions; ids "
-                "are compared letter for letter.",
-                name,
-            )
+        doubt = float_ids(ids)
+        if doubt is not None:
+            self._note(doubt, name)
         return ids
 
     def _point_out(

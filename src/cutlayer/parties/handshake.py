@@ -9,7 +9,8 @@ from importlib.metadata import version
 
 import torch
 
-from cutlayer.data import id_digests, shared_ids
+from cutlayer.data import PartyTable, id_digests, shared_ids
+from cutlayer.data.lost_ids import lost_ids
 from cutlayer.data.tensor_records import Records
 from cutlayer.errors import ConfigurationError, DataError, ProtocolError, TermsMismatchError
 from cutlayer.parties.agreement import Agreement, agree_on
@@ -32,6 +33,18 @@ Tell = Callable[[str], None]
 
 def say_nothing(_: str) -> None:
     """Nobody listens."""
+
+
+def once(tell: Tell) -> Tell:
+    """Passes each notice on once, however often the parties meet again."""
+    told: set[str] = set()
+
+    def tell_once(notice: str) -> None:
+        if notice not in told:
+            told.add(notice)
+            tell(notice)
+
+    return tell_once
 
 
 @dataclass(frozen=True)
@@ -120,6 +133,9 @@ def shake_hands(
             f"records, more than the {own.max_ids:,} that this party allows. Raise "
             "max_ids if that many are expected."
         )
+    if _numbered(records) and theirs.records != len(records.ids):
+        session.abort(ErrorCode.TERMS)
+        raise _unequal_rows(session.role, len(records.ids), theirs.records)
     if own.pin_order is not None and own.pin_order(theirs.order) != theirs.order:
         session.abort(ErrorCode.TERMS)
         raise TermsMismatchError(
@@ -133,6 +149,9 @@ def shake_hands(
     ordered = (greeting, theirs) if session.role is Role.LABEL else (theirs, greeting)
     salt = sha256("".join(one.nonce for one in ordered).encode()).digest()
     agreement = _match(session, terms, records, theirs.records, salt)
+    lost = lost_ids(session.role.value, records.ids, agreement.ids, agreement.only_there)
+    if lost is not None:
+        tell(lost)
     predicting = terms.mode == "prediction"
     step = 0 if predicting else _step_to_go_on_from(session, greeting, theirs)
     revealed = _compare_splits(session, terms, agreement, own)
@@ -236,6 +255,21 @@ def _require_same_training(session: Session, own: Greeting, theirs: Greeting) ->
         f"{session.role.value}: the half here was kept after step {here}, that of the "
         f"{session.role.peer.value} after step {there}: one party missed the end of a training. "
         "Start the training command again at both; it finishes what was interrupted. Then predict."
+    )
+
+
+def _numbered(records: Records) -> bool:
+    """Whether records are matched by their position in a file."""
+    return isinstance(records, PartyTable) and records.numbered
+
+
+def _unequal_rows(role: Role, own: int, theirs: int) -> DataError:
+    """The error for records that are matched by position and cannot be the same."""
+    return DataError(
+        f"{role.value}: records are matched by row number, so both files must have the same rows, "
+        f"but there are {own:,} here and {theirs:,} at the {role.peer.value}. From the first row "
+        "that one file lacks, every record would get another's features. Bring files of the same "
+        "records in the same order, or name an id column that both have."
     )
 
 

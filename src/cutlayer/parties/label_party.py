@@ -25,6 +25,7 @@ from cutlayer.parties.handshake import (
     Opening,
     Standing,
     Tell,
+    once,
     say_nothing,
     shake_hands,
 )
@@ -115,7 +116,7 @@ class LabelParty:
         self._persistence = persistence
         self._compute = compute or Compute()
         self._deadlines, self._cadence = deadlines, cadence
-        self._max_ids, self._tell_operator = max_ids, tell
+        self._max_ids, self._tell_operator = max_ids, once(tell)
         self._on_event = on_event
         self._prepared: Prepared | None = None
         self._observers: Sequence[ReleaseObserver] | None = None

@@ -21,6 +21,7 @@ from cutlayer.parties.handshake import (
     Opening,
     Standing,
     Tell,
+    once,
     say_nothing,
     shake_hands,
 )
@@ -106,7 +107,7 @@ class NonLabelParty:
         self._persistence = persistence
         self._compute = compute or Compute()
         self._deadlines = deadlines
-        self._max_ids, self._tell_operator = max_ids, tell
+        self._max_ids, self._tell_operator = max_ids, once(tell)
         self._allow_feature_copy = allow_feature_copy
         self._on_event = on_event
         self._inputs: tuple[str, Inputs] | None = None

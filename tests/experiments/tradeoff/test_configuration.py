@@ -15,6 +15,7 @@ from cutlayer.experiments.tradeoff.configuration import (
     read_tradeoff,
 )
 from cutlayer.experiments.tradeoff.grid import expanded, protection_of, specs_of
+from cutlayer.experiments.tradeoff.records import records_of
 from cutlayer.experiments.tradeoff.table_keys import TableKeys
 from cutlayer.runs.configuration import LabelConfiguration
 
@@ -225,6 +226,31 @@ def test_a_sweep_does_not_go_on_with_a_file_that_was_replaced(tmp_path):
     file.write_text("id,f,y\n1,3,0\n")
     with pytest.raises(ConfigurationError, match=r"other data: .*a\.csv was replaced"):
         keep_configuration(configuration, tmp_path / "sweep")
+
+
+def test_one_label_in_the_middle_of_a_large_file_is_another_file(tmp_path):
+    """Neither its size nor its first and last MiB change."""
+    file = tmp_path / "a.csv"
+    rows = [f"{number:07d},{number % 7},0\n" for number in range(300_000)]
+    file.write_text("id,f,y\n" + "".join(rows))
+    one = {"file": str(file), "id": "id"}
+    tables = {"label_party": {**one, "label": "y"}, "non_label_party": one}
+    configuration = checked({"protections": ["no_noise"], **tables})
+    keep_configuration(configuration, tmp_path / "sweep")
+    rows[150_000] = rows[150_000].replace(",0\n", ",1\n")
+    file.write_text("id,f,y\n" + "".join(rows))
+    with pytest.raises(ConfigurationError, match=r"other data: .*a\.csv was replaced"):
+        keep_configuration(configuration, tmp_path / "sweep")
+
+
+def test_row_numbers_of_unequal_tables_are_refused(tmp_path):
+    for name, rows in (("a.csv", 30), ("b.csv", 29)):
+        (tmp_path / name).write_text("f,y\n" + "".join(f"{i % 7},{i % 2}\n" for i in range(rows)))
+    label = {"file": str(tmp_path / "a.csv"), "id": "(row number)", "label": "y"}
+    other = {"file": str(tmp_path / "b.csv"), "id": "(row number)", "keep": ["f"]}
+    settings = {"protections": ["no_noise"], "label_party": label, "non_label_party": other}
+    with pytest.raises(DataError, match=r"row number, .*a\.csv and .*b\.csv .* 30 and 29"):
+        records_of(checked(settings))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import torch
 from cutlayer.data import DATASETS, LABEL_PARTY, NON_LABEL_PARTY
 from cutlayer.data.prepared import PreparedData
 from cutlayer.data.tensor_records import Records
-from cutlayer.errors import ConfigurationError
+from cutlayer.errors import ConfigurationError, DataError
 from cutlayer.experiments.tradeoff.configuration import TradeoffConfiguration
 from cutlayer.experiments.tradeoff.image_file import read_images
 
@@ -53,10 +53,15 @@ def _whole(configuration: TradeoffConfiguration) -> tuple[Records, Records]:
     tables = configuration.label_party, configuration.non_label_party
     if tables[0] is None or tables[1] is None:
         raise ConfigurationError("Name both tables: label_party and non_label_party.")
-    return (
-        tables[0].table_file().read(LABEL_PARTY).table,
-        tables[1].table_file().read(NON_LABEL_PARTY).table,
-    )
+    label = tables[0].table_file().read(LABEL_PARTY).table
+    non_label = tables[1].table_file().read(NON_LABEL_PARTY).table
+    if (label.numbered or non_label.numbered) and len(label) != len(non_label):
+        raise DataError(
+            f"Records are matched by row number, so {tables[0].file} and {tables[1].file} must "
+            f"have the same rows, but they have {len(label):,} and {len(non_label):,}. Bring files "
+            "of the same records in the same order, or name an id column that both have."
+        )
+    return label, non_label
 
 
 def on_images(configuration: TradeoffConfiguration) -> bool:
