@@ -15,7 +15,7 @@ from cutlayer.experiments.tradeoff.configuration import (
     read_tradeoff,
 )
 from cutlayer.experiments.tradeoff.grid import expanded, protection_of, specs_of
-from cutlayer.experiments.tradeoff.records import records_of
+from cutlayer.experiments.tradeoff.records import notices_of, records_of
 from cutlayer.experiments.tradeoff.table_keys import TableKeys
 from cutlayer.runs.configuration import LabelConfiguration
 
@@ -241,6 +241,18 @@ def test_one_label_in_the_middle_of_a_large_file_is_another_file(tmp_path):
     file.write_text("id,f,y\n" + "".join(rows))
     with pytest.raises(ConfigurationError, match=r"other data: .*a\.csv was replaced"):
         keep_configuration(configuration, tmp_path / "sweep")
+
+
+def test_notices_of_tables_and_lost_ids_are_told(tmp_path):
+    rows = [f"i{number},{number % 7},{number % 2}" for number in range(40)]
+    (tmp_path / "a.csv").write_text("\n".join(["id,f,y", *rows]) + "\n")
+    (tmp_path / "b.csv").write_text("\n".join(["id,f,y", *rows[10:]]) + "\n")
+    label = {"file": str(tmp_path / "a.csv"), "id": "id", "label": "y"}
+    other = {"file": str(tmp_path / "b.csv"), "id": "id"}
+    settings = {"protections": ["no_noise"], "label_party": label, "non_label_party": other}
+    told = notices_of(checked(settings))
+    assert any("a.csv, column 'y': '1' is positive (20 rows)" in notice for notice in told)
+    assert told[-1].startswith("Warning, label party: 10 of 40 records of this party (25 %)")
 
 
 def test_row_numbers_of_unequal_tables_are_refused(tmp_path):

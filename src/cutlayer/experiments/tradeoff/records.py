@@ -1,11 +1,13 @@
 """The records of a sweep: both parties' halves, read once in each process."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 
 from cutlayer.data import DATASETS, LABEL_PARTY, NON_LABEL_PARTY
+from cutlayer.data.lost_ids import lost_ids
 from cutlayer.data.prepared import PreparedData
 from cutlayer.data.tensor_records import Records
 from cutlayer.errors import ConfigurationError, DataError
@@ -23,22 +25,45 @@ def records_of(configuration: TradeoffConfiguration) -> tuple[Records, Records]:
         DataError: a file is missing or damaged.
         ConfigurationError: more rows are asked for than there are.
     """
-    return _read(configuration.model_dump_json())
+    return _read(configuration.model_dump_json()).both
+
+
+def notices_of(configuration: TradeoffConfiguration) -> tuple[str, ...]:
+    """What was decided while tables were read, and how many records have no counterpart.
+
+    Raises:
+        DataError, ConfigurationError: as :func:`records_of`.
+    """
+    return _read(configuration.model_dump_json()).notices
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Both parties' records."""
+
+    both: tuple[Records, Records]
+    notices: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=1)
-def _read(settings: str) -> tuple[Records, Records]:
+def _read(settings: str) -> _Read:
     """Read, and keep for the next run of this process."""
     configuration = TradeoffConfiguration.model_validate_json(settings)
-    label, non_label = _whole(configuration)
-    if configuration.rows is None or configuration.prepared is not None:
-        return label, non_label
-    ids = _chosen(sorted(set(label.ids) & set(non_label.ids)), configuration.rows)
-    return label.ordered_by(ids), non_label.ordered_by(ids)
+    notices: list[str] = []
+    label, non_label = _whole(configuration, notices)
+    if configuration.prepared is not None:
+        return _Read((label, non_label))
+    shared = sorted(set(label.ids) & set(non_label.ids))
+    lost = lost_ids(LABEL_PARTY, label.ids, shared, len(non_label.ids) - len(shared))
+    notices += [] if lost is None else [lost]
+    if configuration.rows is not None:
+        ids = _chosen(shared, configuration.rows)
+        label, non_label = label.ordered_by(ids), non_label.ordered_by(ids)
+    return _Read((label, non_label), tuple(notices))
 
 
-def _whole(configuration: TradeoffConfiguration) -> tuple[Records, Records]:
-    """All records of the source."""
+def _whole(configuration: TradeoffConfiguration, notices: list[str]) -> tuple[Records, Records]:
+    """All records of the source; adds what was decided on the way."""
     if configuration.data is not None:
         known = DATASETS[configuration.data](**configuration.options)
         return known.label_party_table(), known.non_label_party_table()
@@ -53,8 +78,12 @@ def _whole(configuration: TradeoffConfiguration) -> tuple[Records, Records]:
     tables = configuration.label_party, configuration.non_label_party
     if tables[0] is None or tables[1] is None:
         raise ConfigurationError("Name both tables: label_party and non_label_party.")
-    label = tables[0].table_file().read(LABEL_PARTY).table
-    non_label = tables[1].table_file().read(NON_LABEL_PARTY).table
+    readings = (
+        tables[0].table_file().read(LABEL_PARTY),
+        tables[1].table_file().read(NON_LABEL_PARTY),
+    )
+    notices += [notice for reading in readings for notice in reading.notices]
+    label, non_label = (reading.table for reading in readings)
     if (label.numbered or non_label.numbered) and len(label) != len(non_label):
         raise DataError(
             f"Records are matched by row number, so {tables[0].file} and {tables[1].file} must "
