@@ -14,6 +14,11 @@ from typing_extensions import override
 
 from cutlayer.errors import ConfigurationError, DataError, ProtectionError
 from cutlayer.parties.compute import Accumulator, Compute, MakeOptimizer
+from cutlayer.parties.separate_tops import (
+    require_separate_optimizers,
+    require_separate_tops,
+    untouched,
+)
 from cutlayer.protections.base import GradientProtection, Protection
 from cutlayer.protections.residual import Residual
 from cutlayer.rng import NoiseSource
@@ -219,6 +224,11 @@ class ResidualHead(Head):
     non-label party does not know them.
 
     So labels reach messages through the noisy residual alone, which is what the guarantee needs.
+    Tops and optimizers that share tensors are refused, here or before the first message is sent. A
+    message top that reads labels from elsewhere, as from a global variable, cannot be seen.
+
+    Raises:
+        ConfigurationError: the tops, or their optimizers, share tensors.
     """
 
     def __init__(
@@ -230,6 +240,7 @@ class ResidualHead(Head):
         noise: NoiseSource,
         compute: Compute,
     ) -> None:
+        require_separate_tops(message_top, prediction_top)
         self._message_top, self._prediction_top = message_top, prediction_top
         self._message_forward = compute.forward_of(message_top)
         self._prediction_forward = compute.forward_of(prediction_top)
@@ -238,27 +249,23 @@ class ResidualHead(Head):
             Accumulator(make_optimizer(list(top.parameters())))
             for top in (message_top, prediction_top)
         )
+        optimizers = self._message_steps.optimizer, self._prediction_steps.optimizer
+        require_separate_optimizers(*optimizers, message_top, prediction_top)
 
     @override
     def answer(self, question: Question) -> Answer:
-        own_features, labels = question.own_features, question.labels
-        leaf = question.activation.detach().requires_grad_()
-        nothing = own_features.flatten(1)[:, :0]
-        logit = _checked(self._message_forward(leaf, nothing), len(labels))
-        clean = self._clean_gradient(logit, leaf, labels) if question.audited else None
-        noise = self._noise.for_release(question.step, logit, labels)
-        residual = self._protection.noisy_residual(logit.detach(), labels, noise=noise)
-        self._message_steps.begin()
-        logit.backward(residual / len(labels) * question.share)
-        self._prediction_steps.begin()
-        predicted = self._prediction_forward(question.activation.detach(), own_features)
-        (_mean_loss(predicted, labels) * question.share).backward()
-        return Answer(_required(leaf.grad) / question.share, clean)
+        with untouched(self._prediction_top, "prediction"):
+            answer = self._make_message(question)
+        with untouched(self._message_top, "message"):
+            self._learn_to_predict(question)
+        return answer
 
     @override
     def update(self, *, complete: bool) -> None:
-        self._message_steps.finish(complete=complete)
-        self._prediction_steps.finish(complete=complete)
+        with untouched(self._prediction_top, "prediction"):
+            self._message_steps.finish(complete=complete)
+        with untouched(self._message_top, "message"):
+            self._prediction_steps.finish(complete=complete)
 
     @override
     def predict(self, activation: Tensor, own_features: Tensor) -> Tensor:
@@ -277,6 +284,24 @@ class ResidualHead(Head):
             MESSAGE_TOP: self._message_steps.optimizer,
             "prediction_top": self._prediction_steps.optimizer,
         }
+
+    def _make_message(self, question: Question) -> Answer:
+        """The gradient to send, from the noisy residual."""
+        leaf, labels = question.activation.detach().requires_grad_(), question.labels
+        nothing = question.own_features.flatten(1)[:, :0]
+        logit = _checked(self._message_forward(leaf, nothing), len(labels))
+        clean = self._clean_gradient(logit, leaf, labels) if question.audited else None
+        noise = self._noise.for_release(question.step, logit, labels)
+        residual = self._protection.noisy_residual(logit.detach(), labels, noise=noise)
+        self._message_steps.begin()
+        logit.backward(residual / len(labels) * question.share)
+        return Answer(_required(leaf.grad) / question.share, clean)
+
+    def _learn_to_predict(self, question: Question) -> None:
+        """Clean labels meet a detached activation, in the prediction top alone."""
+        self._prediction_steps.begin()
+        logit = self._prediction_forward(question.activation.detach(), question.own_features)
+        (_mean_loss(logit, question.labels) * question.share).backward()
 
     def _clean_gradient(self, logit: Tensor, leaf: Tensor, labels: Tensor) -> Tensor:
         """The message without its noise, for an audit."""

@@ -131,9 +131,9 @@ def require_finite(value: Tensor, what: str) -> None:
         NotFiniteError: some row is not finite.
     """
     try:
-        check.finite(what, value)
+        check.finite("values", value)
     except ValueError as error:
         raise NotFiniteError(
-            f"label party: {error} Nothing was sent. Lower the learning rate, or look for NaN in "
-            "the features and activations."
+            f"label party: {what} is not finite ({error}) Nothing was sent. Lower the learning "
+            "rate, or look for NaN in the features and activations."
         ) from error

@@ -93,7 +93,9 @@ def protected_loss(
     scaler, say) scales gradient and noise alike. The guarantee of
     :class:`~cutlayer.protections.residual.Residual` holds for everything that is trained with
     this loss, if nothing else that depends on the labels reaches the peer: for the best
-    predictions train a second top on clean labels and a detached activation.
+    predictions train a second top on clean labels and a detached activation. This function cannot
+    see the tops: they may share no parameter, buffer or optimizer step, or clean labels pass from
+    the second top into the messages of the first.
 
     Args:
         logit: of the positive class, float, shape ``(examples,)``. Without examples the loss is

@@ -148,13 +148,13 @@ class Residual(Protection):
         check.shape("logit", logit, (logit.numel(),))
         check.at_least("the number of logits", logit.numel(), 1)
         check.binary_labels("labels", labels, examples=logit.numel())
-        require_finite(logit, "logit")
+        require_finite(logit, "the logit")
         positive = labels.to(device=logit.device, dtype=torch.float64)
         exact = torch.sigmoid(logit.detach().double()) - positive
         noisy = exact + self.noise_deviation * noise.normal_like(exact)
         step = self.grid_step
         rounded = (torch.round(noisy / step) * step).to(logit.dtype)
-        require_finite(rounded, "noisy residual")
+        require_finite(rounded, "the noisy residual")
         return rounded
 
     @override
