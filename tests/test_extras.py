@@ -42,8 +42,8 @@ for step in range(3):
 for protection in (Isotropic(t=1.0), Marvell(s=4.0), MaxNorm()):
     protect(bottom(features), labels, protection).sum().backward()
 protected_loss(top(bottom(features)).squeeze(1), labels, Residual(sigma=2.0)).backward()
-found = audit(releases, labels)
-assert len(ATTACKS) > 5
+few = {name: ATTACKS[name] for name in ("norm", "direct_sign", "tail_energy")}
+found = audit(releases, labels, attacks=few)
 print(f"{found.worst.leak_auc:.3f}")
 """
 

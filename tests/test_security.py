@@ -1,8 +1,6 @@
 import re
 from pathlib import Path
 
-from tests.faults.misbehaving_peer import BUGS
-
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "security.md").read_text()
 IDS = [
@@ -48,8 +46,6 @@ def test_slow_tests_are_called_slow():
         assert "pytest.mark.slow" in before[-400:], test
 
 
-def test_links_and_counts_are_right():
+def test_links_lead_somewhere():
     for link in re.findall(r"\]\(([^)#]+)\)", PAGE):
         assert (ROOT / "docs" / link).exists(), link
-    names = len({bug.name for bug in BUGS})
-    assert f"lists {names} named bugs, {len(BUGS)} with" in PAGE

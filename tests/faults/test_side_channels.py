@@ -145,6 +145,7 @@ def test_s5_a_non_label_party_keeps_no_tensor_of_the_label_side(tmp_path):
         "protection.safetensors",
         "checkpoint.json",
         "peer.order",
+        "first_start.json",
     }
     for path in (tmp_path / "peer").rglob("protection.safetensors"):
         with safe_open(path, "pt") as file:

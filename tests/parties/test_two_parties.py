@@ -328,7 +328,7 @@ def test_a_gradient_that_is_not_finite_is_never_sent(pair):
         def forward(self, activation, own_features):
             return self.layer(activation).squeeze(1) * torch.inf
 
-    with pytest.raises(ProtectionError, match="not finite"):
+    with pytest.raises(ProtectionError, match="must be finite"):
         run_pair(*pair, top=lambda name, cut, own: Broken())
 
 

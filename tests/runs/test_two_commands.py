@@ -171,7 +171,8 @@ def test_a_finished_run_is_gone_on_with_for_more_epochs(pair):
     pair.write_configurations(micro_batches=3)
     assert_ended_well(pair.run())
     first = load_file(pair.kept("other") / "bottom.safetensors")
-    done = pair.run(label=("--epochs", "5"), other=("--epochs", "5"))
+    label = ("--epochs", "5", "--audit_every", "1")
+    done = pair.run(label=label, other=("--epochs", "5"))
     assert_ended_well(done)
     for _, out, _ in done.values():
         assert "This run has ended before" in out

@@ -120,7 +120,7 @@ def test_the_paper_takes_marvells_statistics_from_the_batch():
         ({"seeds": [0, 0]}, "seeds: a value is named twice"),
         ({"hidden": [0]}, "hidden.0"),
         ({"blocks": [0, 1]}, "blocks.0"),
-        ({"epochs": True}, "epochs: must be a valid integer"),
+        ({"epochs": True}, "epochs: must be a number"),
         ({"rows": True}, "rows: must be a number"),
         ({"rows": 1.5}, "rows: a share is at most 1.0"),
         ({"learning_rate": math.inf}, "learning_rate: must be a finite number"),

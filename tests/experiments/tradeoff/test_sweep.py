@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -234,10 +235,23 @@ def test_a_projection_multiplies_what_a_step_takes():
     assert "core-hours" in projection.sentence(2)
 
 
+@pytest.fixture
+def little_memory():
+    """At most 4 GiB more than this process has."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + (4 << 30)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs the /proc of Linux")
+@pytest.mark.usefixtures("little_memory")
 def test_a_network_beyond_memory_gives_no_projection_and_a_failed_run(tmp_path):
     configuration = checked(
         {"data": "breast-cancer", "protections": ["no_noise"], "seeds": [0]}
-        | {"epochs": 1, "batch_size": 64, "hidden": [10**14]}  # petabytes of weights
+        | {"epochs": 1, "batch_size": 64, "hidden": [65536, 65536]}  # 16 GiB of weights
     )
     [run] = configuration.runs
     assert projected(configuration, [run]) is None
