@@ -1,11 +1,14 @@
+import gzip
 import unicodedata
+from dataclasses import replace
+from decimal import Decimal as ExactNumber
 
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutlayer.data import PartyTable, id_digests
+from cutlayer.data import Encoder, PartyTable, id_digests
 from cutlayer.data.private_matching import PrivateMatching
 from cutlayer.data.record_ids import canonical_ids
 from cutlayer.data.table_file import TableFile
@@ -71,3 +74,84 @@ def test_a_file_gives_its_ids_alone(tmp_path):
     path.write_text("id,y\na,1\n,1\n")
     with pytest.raises(DataError, match="every row must have a value"):
         TableFile(path, "id").read_ids("non-label party")
+
+
+@pytest.mark.parametrize(
+    ("content", "options"),
+    [
+        (b"id\n007\n\xc3\x89,1\n8\n", {"delimiter": ";"}),
+        (b"id\n007\n\xc3\x89\n8\n", {}),
+        (b"id\n007\n\xc3\x89\n8\n", {"delimiter": ","}),
+        (b"\xef\xbb\xbfid\r\n007\r\n\xc3\x89\r\n8\r\n\r\n", {}),
+        (b'"id"\n"007"\n"\xc3\x89"\n"8"', {}),
+        (b" id \n\n007\n\n\xc3\x89 \n8\n", {"delimiter": "\t"}),
+        (gzip.compress(b"id\n007\n\xc3\x89\n8\n"), {}),
+        (b"id\n007\n\xc9\n8\n", {"encoding": "latin-1"}),
+        (b"007\n\xc3\x89\n8\n", {"header": False, "column_names": ("id",)}),
+        (b"007\n\xc3\x89\n8\n", {"header": False, "id_column": "c1"}),
+        (b"id\n007\n\xc3\x89\n8\n", {"quote": ""}),
+    ],
+    ids=[
+        *("comma in an id", "plain", "delimiter", "BOM and CRLF", "quoted", "blanks", "gzip"),
+        *("latin-1", "named", "c1", "no quotes"),
+    ],
+)
+def test_a_file_of_ids_alone_is_enough_for_ids(tmp_path, content, options):
+    path = tmp_path / "ids.csv"
+    path.write_bytes(content)
+    file = TableFile(path, **{"id_column": "id", **options})
+    ids = ("007", "É,1" if options.get("delimiter") == ";" else "É", "8")
+    assert file.read_ids("non-label party") == ids
+    labelled = replace(file, label_column="y")
+    trained = Encoder(())  # of a label party without features
+    assert labelled.read("label party", trained=trained).table.ids == ids
+    assert labelled.read("label party", labelled=False).table.ids == ids
+
+
+def test_labels_alone_are_enough_for_rows_by_number(tmp_path):
+    path = tmp_path / "labels.csv"
+    path.write_text("y\n1\n0\n1\n")
+    table = TableFile(path, "(row number)", label_column="y").read("label party").table
+    assert table.labels.tolist() == [1, 0, 1]
+
+
+def test_a_text_that_was_not_split_is_no_file_of_ids(tmp_path):
+    path = tmp_path / "ids.csv"
+    for content in ("id^y\na^1\nb^0\n", "id\na;1\nb;0\n", "name\na\nb\n"):
+        path.write_text(content)
+        with pytest.raises(DataError):
+            TableFile(path, "id").read_ids("label party")
+    path.write_text("id\na\nb\n")
+    with pytest.raises(DataError, match="no column is called 'y'"):
+        TableFile(path, "id", label_column="y").read("label party")
+    with pytest.raises(DataError, match="must hold a column to learn from"):
+        TableFile(path, "id").read("non-label party")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(pl.Int8, pl.Int64, pl.UInt64, pl.Int128, pl.Float32, pl.Float64),
+        *(pl.Decimal(38, 0), pl.Decimal(38, 10), pl.Decimal(9, 2)),
+    ],
+    ids=str,
+)
+def test_whole_numbers_are_one_id_however_they_are_stored(tmp_path, kind):
+    path = tmp_path / "table.parquet"
+    pl.DataFrame({"id": pl.Series([1, 20, 100], dtype=pl.Int64).cast(kind)}).write_parquet(path)
+    assert TableFile(path, "id").read_ids("label party") == ("1", "20", "100")
+
+
+@pytest.mark.parametrize("kind", [pl.String, pl.Categorical])
+def test_texts_are_one_id_however_they_are_stored(tmp_path, kind):
+    path = tmp_path / "table.parquet"
+    pl.DataFrame({"id": pl.Series(["007", "1.50"], dtype=kind)}).write_parquet(path)
+    assert TableFile(path, "id").read_ids("label party") == ("007", "1.50")
+
+
+def test_decimals_with_a_fraction_lose_the_zeros_of_their_type(tmp_path):
+    path = tmp_path / "table.parquet"
+    for scale in (2, 10):
+        values = pl.Series([ExactNumber("1.5"), ExactNumber("-0.25")], dtype=pl.Decimal(38, scale))
+        pl.DataFrame({"id": values}).write_parquet(path)
+        assert TableFile(path, "id").read_ids("label party") == ("1.5", "-0.25")

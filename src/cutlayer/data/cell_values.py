@@ -20,6 +20,7 @@ _FLOATS: Final[dict[pl.DataType, type[np.floating[Any]]]] = {
     pl.Float32(): np.float32,
 }
 """What rounds a number as a column of this kind does."""
+_TRAILING_ZEROS: Final = r"\.0*$|(\.\d*?[1-9])0+$"
 _TEXTS: Final = (pl.String, pl.Categorical, pl.Enum)
 _NAMES: Final = (*_TEXTS, pl.Boolean, pl.Null, pl.Date, pl.Time, pl.Datetime)
 _WHOLE_BELOW: Final[dict[pl.DataType, float]] = {pl.Float16(): 2.0**11, pl.Float32(): 2.0**24}
@@ -136,8 +137,14 @@ def whole_below(kind: pl.DataType) -> float:
 
 
 def as_text(column: pl.Series) -> pl.Series:
-    """Every value as text; whole floats without a point, since they were whole numbers once."""
+    """Every value as text; whole floats without a point, since they were whole numbers once.
+
+    Of a decimal the zeros behind its last digit belong to the column's type, not to the number:
+    1.50 in a column of two digits is 1.5 in one of ten.
+    """
     column = _widened(column)
+    if column.dtype.is_decimal():
+        return column.cast(pl.String).str.replace(_TRAILING_ZEROS, "${1}")
     if not column.dtype.is_float():
         return column.cast(pl.String)
     frame = pl.DataFrame({"value": column, "whole": is_whole(column)})

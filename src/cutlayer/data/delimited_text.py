@@ -27,6 +27,8 @@ class TextFormat:
     header: bool = True
     column_names: tuple[str, ...] | None = None
     """For a file without a header; ``None``: ``c1``, ``c2`` ..."""
+    may_stand_alone: tuple[str, ...] = ()
+    """Columns of which one may be the file's only column."""
 
 
 class DelimitedText:
@@ -34,7 +36,8 @@ class DelimitedText:
 
     Raises:
         DataError: the file cannot be read as such a text, is empty, has no rows below the header,
-            has one column only, two columns of one name, or another number of columns than names.
+            has only one column and not one that may stand alone, two columns of one name, or
+            another number of columns than names.
     """
 
     def __init__(
@@ -51,7 +54,13 @@ class DelimitedText:
         if first is None:
             raise message.error("must hold a table, but is empty. Give the file with the rows.")
         _require_line_feeds(first.data, message)
-        layout = text_layout(first.data, message, delimiter=form.delimiter, quote=form.quote)
+        layout = text_layout(
+            first.data,
+            message,
+            delimiter=form.delimiter,
+            quote=form.quote,
+            alone=self._may_stand_alone,
+        )
         self.delimiter: str = layout.delimiter
         self._first_cells, self._header_bytes = layout.first, layout.first_end
         self._header_line = first.first_line
@@ -108,6 +117,12 @@ class DelimitedText:
                 "must hold rows, but has only a header. If the first line is a row already, set "
                 "header=False."
             )
+
+    def _may_stand_alone(self, first_cell: str) -> bool:
+        """Whether the file may hold nothing but the column of this cell, in its first line."""
+        form = self._form
+        names = (first_cell,) if form.header else form.column_names or ("c1",)
+        return len(names) == 1 and names[0] in form.may_stand_alone
 
     def _blocks(self) -> Iterator[RecordBlock]:
         """The whole file."""

@@ -35,7 +35,7 @@ def rows_look_whole(block: RecordBlock, *, delimiter: str, quote: str, width: in
     refuses a row with too many fields, and if it finds none, none is too short either.
     """
     data = block.data
-    if quote and quote.encode() in data:
+    if width == 1 or (quote and quote.encode() in data):  # a blank line has no delimiter either
         return False
     rows = data.count(b"\n") + (not data.endswith(b"\n"))
     return data.count(delimiter.encode()) == rows * (width - 1)
@@ -62,9 +62,9 @@ def checked_rows(
     if len(wrong):
         first = int(wrong[0])
         raise message.error(
-            f"every row must have {width} fields, but line {block.line_at(shape.starts[first])} "
-            f"has {shape.fields[first]}{_more(len(wrong) - 1)}. Look there for a delimiter "
-            f"{delimiter!r} too many or too few; a text that holds one must stand in quotes."
+            f"every row must have {width} field{'s' if width > 1 else ''}, but line "
+            f"{block.line_at(shape.starts[first])} has {shape.fields[first]}"
+            f"{_more(len(wrong) - 1)}. Look there for a delimiter {delimiter!r} too many or too few; a text that holds one must stand in quotes."
         )
     starts = shape.starts[filled]
     return CheckedRows(

@@ -203,7 +203,15 @@ class TableFile:
 
     def _source(self, message: FileMessage) -> TableSource:
         """The file as batches of columns, whatever its format."""
-        form = TextFormat(self.delimiter, self.quote, self.encoding, self.header, self.column_names)
+        form = TextFormat(
+            self.delimiter,
+            self.quote,
+            self.encoding,
+            self.header,
+            self.column_names,
+            # Known by name: any other column alone is more likely a delimiter that was not found.
+            may_stand_alone=tuple(filter(None, (self.id_column, self.label_column))),
+        )
         return open_table(self.path, form, message)
 
     def _column_rules(self) -> ColumnRules:

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,7 +29,12 @@ class TextLayout:
 
 
 def text_layout(
-    data: bytes, message: FileMessage, *, delimiter: str | None, quote: str
+    data: bytes,
+    message: FileMessage,
+    *,
+    delimiter: str | None,
+    quote: str,
+    alone: Callable[[str], bool] = lambda _: False,
 ) -> TextLayout:
     """Split the first lines with each possible delimiter, and keep the one that fits.
 
@@ -41,6 +47,7 @@ def text_layout(
         message: words the errors.
         delimiter: the one to use; ``None`` tries comma, semicolon, tabulator and vertical bar.
         quote: the sign that texts stand between, or ``""``.
+        alone: whether a file may have no other column than that of this first cell.
 
     Raises:
         DataError: everything falls into one column, or more than one delimiter fits.
@@ -52,6 +59,9 @@ def text_layout(
     if cut_off:  # within the quotes of its last row, perhaps
         rows = {sign: found[:-1] or found for sign, found in rows.items()}
     possible = [sign for sign in tried if len(rows[sign][0][0]) > 1]
+    single = all(len(row) == 1 for found in rows.values() for row, _ in found)
+    if single and alone(rows[tried[0]][0][0][0].strip()):
+        possible = [tried[-1]]  # no row of the first ones holds it; the last one is the rarest
     if not possible:
         raise message.error(_one_column(sample, delimiter))
     if len(possible) > 1:
