@@ -23,6 +23,8 @@ class ColumnChoice:
     group_column: str | None
     features: dict[str, Kind]
     """In the order of the file."""
+    trained: bool = False
+    """Whether the kinds are those that a model was trained with, and not listed by anybody."""
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """How one column becomes numbers: a scaled number, or one slot for each category."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -29,6 +29,8 @@ class NumericColumn:
     """Their population standard deviation; 0 where all of them are equal."""
     marks_missing: bool
     """Whether a value was missing in training."""
+    missing: float | None = field(default=None, compare=False)
+    """Share of training rows without a value; ``None`` if an earlier version fitted the column."""
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -48,15 +50,17 @@ class NumericColumn:
         marks_missing = len(present) < len(values)
         if len(present) == 0:
             return None
+        missing = 1 - len(present) / len(values)
         if present.min() == present.max():
-            return cls(column.name, float(present[0]), 0.0, True) if marks_missing else None
+            return (
+                cls(column.name, float(present[0]), 0.0, True, missing) if marks_missing else None
+            )
         # In units of a power of 2 near the largest value nothing is rounded, and the squares of
         # 1e200 stay finite, those of 1e-200 above 0.
         unit = 2.0 ** int(np.frexp(np.abs(present).max())[1] - 1)
         scaled = present / unit
-        return cls(
-            column.name, float(scaled.mean()) * unit, float(scaled.std()) * unit, marks_missing
-        )
+        mean, deviation = float(scaled.mean()) * unit, float(scaled.std()) * unit
+        return cls(column.name, mean, deviation, marks_missing, missing)
 
     def encode(self, column: pl.Series, *, party: PartyName) -> NDArray[np.float32]:
         """Encode any rows: float32, shape ``(rows, len(slots))``, always finite.
@@ -92,6 +96,8 @@ class CategoricalColumn:
     name: str
     categories: tuple[str, ...]
     """Categories with a slot of their own, most frequent first."""
+    missing: float | None = field(default=None, compare=False)
+    """Share of training rows without a value; ``None`` if an earlier version fitted the column."""
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -113,7 +119,8 @@ class CategoricalColumn:
             .sort("times", "value", descending=[True, False])
             .head(max_categories)
         )
-        fitted = cls(column.name, tuple(frequent["value"].to_list()))
+        missing = column.null_count() / max(1, len(column))
+        fitted = cls(column.name, tuple(frequent["value"].to_list()), missing)
         return fitted if len(np.unique(fitted.slot_of(column))) > 1 else None
 
     def encode(self, column: pl.Series) -> NDArray[np.float32]:

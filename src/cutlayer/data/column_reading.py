@@ -211,7 +211,7 @@ def read_columns(
     for text_reader in texts.values():
         _require_texts(text_reader, message, named=text_reader.name != choice.label_column)
     for reader in features.values():
-        _require_numbers(reader, message, rules)
+        _require_numbers(reader, message, rules, trained=choice.trained)
     usable = [reader for reader in features.values() if reader.unusable is None]
     return ReadColumns(
         rows=rows,
@@ -272,19 +272,21 @@ def _require_texts(reader: TextReader, message: FileMessage, *, named: bool) -> 
         )
 
 
-def _require_numbers(reader: FeatureReader, message: FileMessage, rules: CellRules) -> None:
+def _require_numbers(
+    reader: FeatureReader, message: FileMessage, rules: CellRules, *, trained: bool
+) -> None:
     """Refuse text in a numeric column, and numbers that are not finite."""
+    why = "as in training" if trained else "as it is listed under numeric"
     if reader.kind == "numeric" and reader.unusable is not None:
+        fix = "Store numbers" if trained else "Take it out of numeric, or store numbers"
         raise message.error(
-            f"must hold numbers, as it is listed under numeric, but holds {reader.unusable}. Take "
-            "it out of numeric, or store numbers.",
-            column=reader.name,
+            f"must hold numbers, {why}, but holds {reader.unusable}. {fix}.", column=reader.name
         )
     bad = reader.no_numbers
     if reader.kind == "numeric" and bad.count:
         raise message.error(
-            f"must hold numbers, as it is listed under numeric, but {bad.first}"
-            f"{_others(bad)}. {_fix_of(bad.text, rules)}",
+            f"must hold numbers, {why}, but {bad.first}{_others(bad)}. "
+            f"{_fix_of(bad.text, rules, trained=trained)}",
             column=reader.name,
         )
     bad = reader.not_finite
@@ -296,11 +298,13 @@ def _require_numbers(reader: FeatureReader, message: FileMessage, rules: CellRul
         )
 
 
-def _fix_of(text: str, rules: CellRules) -> str:
+def _fix_of(text: str, rules: CellRules, *, trained: bool) -> str:
     """What to do about a text where a number must stand."""
     look = look_of(pl.Series([text]), rules.decimal)
     if look is not None:
         return f"Such texts look like {look.what}. {look.fix}"
+    if trained:
+        return f"Mend the cells, leave them empty, or list {text!r} under missing."
     return f"Mend the cells, list {text!r} under missing, or take the column out of numeric."
 
 

@@ -236,14 +236,16 @@ def _worded(party: PartyName) -> Callable[[str, str | None], str]:
 
 def _column_from(entry: Mapping[str, object]) -> NumericColumn | CategoricalColumn:
     """One column from its JSON object; KeyError, TypeError or ValueError where it is another."""
-    name = entry["name"]
+    name, missing = entry["name"], entry.get("missing")
     if not isinstance(name, str):
         raise TypeError(f"a column's name must be text, got {name!r}")
+    if not (missing is None or (isinstance(missing, float | int) and 0 <= missing <= 1)):
+        raise ValueError(f"column {name!r}: missing must be a share, got {missing!r}")
     if entry["kind"] == "categorical":
         categories = entry["categories"]
         if not (isinstance(categories, list) and all(isinstance(c, str) for c in categories)):
             raise TypeError(f"column {name!r}: categories must be texts")
-        return CategoricalColumn(name, tuple(categories))
+        return CategoricalColumn(name, tuple(categories), missing)
     if entry["kind"] != "numeric":
         raise ValueError(f"column {name!r}: no kind is called {entry['kind']!r}")
     mean, deviation, marks_missing = entry["mean"], entry["deviation"], entry["marks_missing"]
@@ -253,4 +255,4 @@ def _column_from(entry: Mapping[str, object]) -> NumericColumn | CategoricalColu
         raise ValueError(f"column {name!r}: mean and deviation must be finite, deviation from 0 up")
     if not isinstance(marks_missing, bool):
         raise TypeError(f"column {name!r}: marks_missing must be true or false")
-    return NumericColumn(name, mean, deviation, marks_missing)
+    return NumericColumn(name, mean, deviation, marks_missing, missing)

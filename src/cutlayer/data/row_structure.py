@@ -61,10 +61,11 @@ def checked_rows(
     wrong = np.flatnonzero(filled & (shape.fields != width))
     if len(wrong):
         first = int(wrong[0])
+        fields = "1 field" if width == 1 else f"{width} fields"
         raise message.error(
-            f"every row must have {width} field{'s' if width > 1 else ''}, but line "
-            f"{block.line_at(shape.starts[first])} has {shape.fields[first]}"
-            f"{_more(len(wrong) - 1)}. Look there for a delimiter {delimiter!r} too many or too few; a text that holds one must stand in quotes."
+            f"every row must have {fields}, but line {block.line_at(shape.starts[first])} "
+            f"has {shape.fields[first]}{_more(len(wrong) - 1)}. Look there for a delimiter "
+            f"{delimiter!r} too many or too few; a text that holds one must stand in quotes."
         )
     starts = shape.starts[filled]
     return CheckedRows(

@@ -7,7 +7,6 @@ from typing import Literal, get_args
 
 import polars as pl
 
-from cutlayer.data.category_notices import without_slot
 from cutlayer.data.cell_values import CellRules, Decimal
 from cutlayer.data.column_choice import ROW_NUMBER, ColumnChoice, ColumnRules
 from cutlayer.data.column_encoding import CategoricalColumn
@@ -16,6 +15,7 @@ from cutlayer.data.delimited_text import TextFormat
 from cutlayer.data.encoding import Encoder
 from cutlayer.data.file_message import FileMessage, listing
 from cutlayer.data.label_values import Positive
+from cutlayer.data.new_records import without_slot, without_value
 from cutlayer.data.opening import open_table
 from cutlayer.data.party_table import LABEL_PARTY, NON_LABEL_PARTY, PartyName
 from cutlayer.data.record_blocks import ENCODINGS, Encoding
@@ -158,7 +158,7 @@ class TableFile:
                         f"column {name!r} is not in it, but the model was trained with it. Add the "
                         "column, with empty cells if nothing is known."
                     )
-            choice = replace(choice, features=trained.kinds)
+            choice = replace(choice, features=trained.kinds, trained=True)
         if party == NON_LABEL_PARTY and not choice.features:
             raise message.error(
                 f"must hold a column to learn from, but of {listing(source.names)} the options "
@@ -282,10 +282,13 @@ class TableFile:
 def _unlike_training(
     columns: Iterable[pl.Series], trained: Encoder, message: FileMessage
 ) -> Iterator[str]:
-    """A notice for each column of categories that the training did not tell apart."""
-    fitted = {c.name: c for c in trained.columns if isinstance(c, CategoricalColumn)}
+    """Notices for columns whose cells are missing, or of categories that the training lacks."""
+    fitted = {column.name: column for column in trained.columns}
     for column in columns:
-        if column.name in fitted:
-            told = without_slot(column, fitted[column.name])
-            if told is not None:
-                yield message.notice(told, column=column.name)
+        known = fitted.get(column.name)
+        if known is None:
+            continue
+        told = [without_value(column, known)]
+        if isinstance(known, CategoricalColumn):
+            told.append(without_slot(column, known))
+        yield from (message.notice(one, column=column.name) for one in told if one is not None)
