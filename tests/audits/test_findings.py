@@ -62,6 +62,13 @@ def test_ragged_parts_are_named(document, part, field, value, message):
     assert "cutlayer audit" in str(caught.value)
 
 
+@pytest.mark.parametrize("value", [-1, 3, 2**70, None, "two"])
+def test_a_number_of_processes_that_the_page_has_no_words_for_is_refused(document, value):
+    whole, read = document
+    with pytest.raises(DataError, match="processes"):
+        read(whole | {"processes": value})
+
+
 def test_what_is_no_file_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="There is no"):

@@ -239,7 +239,7 @@ class Findings(_Record):
     features_non_label_party: int
     features_label_party: int
     settings: dict[str, str | int | float | bool | None]
-    processes: int
+    processes: Literal[0, 1, 2]
     """2: the parties ran as two operating-system processes. 1: a simulation in one process. 0: a
     transcript of another framework does not say."""
     noise: Literal["secret", "simulation: noise is reproducible", "unknown"]

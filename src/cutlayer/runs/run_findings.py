@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from cutlayer.audits.finding_rows import GENEROUS_HINT, Attacked, Audited, attack_fields
 from cutlayer.audits.findings import Applied, Bound, Findings, Utility
@@ -95,7 +96,7 @@ class KnownRun:
     complete: bool
     features_label_party: int = 0
     features_non_label_party: int = 0
-    processes: int = 2
+    processes: Literal[1, 2] = 2
     first_layer: str = NOT_HANDED_OVER
     utility: Utility | None = None
     """How well the model predicts, where that is known; under the name of any protection."""
