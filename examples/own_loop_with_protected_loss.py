@@ -24,7 +24,9 @@ def main() -> float:
     protection = Residual(max_leak_auc=0.7, releases=20)  # 20 visits of each record are planned
     for rows in (torch.arange(512).split(128)) * 20:
         activation = bottom(features[rows])
-        messages = protected_loss(message_top(activation).squeeze(1), labels[rows], protection)
+        messages = protected_loss(
+            message_top(activation).squeeze(1), labels[rows], protection, records=rows
+        )
         # Clean labels meet a detached activation: nothing of this reaches the bottom half.
         logit = prediction_top(activation.detach()).squeeze(1)
         loss = functional.binary_cross_entropy_with_logits(logit, labels[rows].float())

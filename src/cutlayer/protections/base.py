@@ -10,6 +10,7 @@ from torch import Tensor
 from cutlayer import check
 from cutlayer.errors import NotFiniteError
 from cutlayer.leakage.guarantee import Guarantee
+from cutlayer.protections.visit_count import VisitCount
 from cutlayer.rng import NoiseSource
 
 
@@ -33,13 +34,17 @@ class Protection(ABC):
     stage: ClassVar[Stage]
     removed_settings: ClassVar[Mapping[str, str]] = {}
     """Settings of earlier versions by name, and why they are gone."""
+    visits: VisitCount
+    """Of each record, as the drop-ins released it; a run of two parties has its journal."""
 
     def __new__(cls, *_: object, **settings: object) -> Self:
-        """Refuse a setting that is gone with its reason, not as one that never was."""
+        """Refuse a setting that is gone with its reason, and begin to count visits."""
         for name, reason in cls.removed_settings.items():
             if name in settings:
                 raise ValueError(f"{cls.name} has no setting {name} any more. {reason}")
-        return super().__new__(cls)
+        made = super().__new__(cls)
+        vars(made)["visits"] = VisitCount()  # the dataclasses below are frozen
+        return made
 
     @property
     @abstractmethod

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,10 +12,12 @@ from typing_extensions import override
 
 from cutlayer import check
 from cutlayer.errors import NotFiniteError, ProtectionError
-from cutlayer.protections.base import GradientProtection, require_finite
+from cutlayer.protections.base import GradientProtection, Protection, require_finite
 from cutlayer.protections.residual import Residual
+from cutlayer.protections.visit_count import record_ids
 from cutlayer.rng import NoiseSource, SecretNoise
 
+BeyondPlan: TypeAlias = Literal["refuse", "allow"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -39,6 +41,9 @@ def protect(
     labels: Tensor,
     protection: GradientProtection,
     *,
+    records: Any = None,
+    batches_per_epoch: int | None = None,
+    beyond_plan: BeyondPlan = "refuse",
     scaler: LossScaler | None = None,
     noise: NoiseSource | None = None,
 ) -> Tensor:
@@ -52,6 +57,9 @@ def protect(
             there is nothing to perturb, and the gradient passes as it is.
         labels: of the batch, 0 or 1, shape ``(examples,)``.
         protection: of stage ``gradient``.
+        records: ids of the rows, as in :func:`protected_loss`.
+        batches_per_epoch: instead of ids, as in :func:`protected_loss`.
+        beyond_plan: ``refuse`` or ``allow``, as in :func:`protected_loss`.
         scaler: the ``torch.amp.GradScaler`` of the loop, if it has one. Where it is enabled, a
             gradient that overflows becomes infinite in *all* rows instead of an error, so that
             the scaler skips the step. Its protection learns nothing from such a batch. That a
@@ -65,7 +73,8 @@ def protect(
 
     Raises:
         ValueError: the labels do not fit, or ``protection`` has another stage.
-        ProtectionError: in the backward pass, if the protection cannot be applied.
+        ProtectionError: in the backward pass, if the protection cannot be applied, or is planned
+            for fewer releases.
     """
     if not isinstance(protection, GradientProtection):
         raise ValueError(
@@ -76,13 +85,21 @@ def protect(
         raise ValueError("activation must have shape (examples, ...), got a single number.")
     check.binary_labels("labels", labels, examples=activation.shape[0])
     # A source for each call: a key that two forked processes shared would repeat its noise.
-    release = _GradientRelease(labels, protection, scaler, noise or SecretNoise())
+    count = _count_of(protection, len(labels), records, batches_per_epoch, beyond_plan)
+    release = _GradientRelease(labels, protection, count, scaler, noise or SecretNoise())
     return _Protect.apply(activation, release)  # type: ignore[no-untyped-call]
 
 
 @_outside_graphs
 def protected_loss(
-    logit: Tensor, labels: Tensor, protection: Residual, *, noise: NoiseSource | None = None
+    logit: Tensor,
+    labels: Tensor,
+    protection: Residual,
+    *,
+    records: Any = None,
+    batches_per_epoch: int | None = None,
+    beyond_plan: BeyondPlan = "refuse",
+    noise: NoiseSource | None = None,
 ) -> Tensor:
     r"""Mean binary cross-entropy whose gradient at the logit carries the residual noise.
 
@@ -97,11 +114,22 @@ def protected_loss(
     see the tops: they may share no parameter, buffer or optimizer step, or clean labels pass from
     the second top into the messages of the first.
 
+    Each backward pass is one release of the batch's records, and ``protection.visits`` counts
+    them; where ``releases`` are planned, a batch beyond the plan is refused. So keep one
+    protection for the training, and say which records a batch has: without ``records`` or
+    ``batches_per_epoch``, every call counts as a visit of every record.
+
     Args:
         logit: of the positive class, float, shape ``(examples,)``. Without examples the loss is
             NaN, as torch's own, and the gradient empty.
         labels: of the batch, 0 or 1, shape ``(examples,)``.
         protection: how much noise.
+        records: ids of the rows, whole numbers or texts, shape ``(examples,)``, for a count by
+            record. A record must have the same id in every epoch.
+        batches_per_epoch: instead of ids: so many calls, ``len(loader)`` say, visit every record
+            once. Right for a loader without replacement.
+        beyond_plan: ``refuse``, or ``allow`` a batch beyond the planned releases. What then holds
+            is ``protection.guarantee(protection.visits.most)``, which is less than was planned.
         noise: where the randomness comes from; by default a fresh secret source.
 
     Returns:
@@ -110,7 +138,8 @@ def protected_loss(
 
     Raises:
         ValueError: the shapes do not fit, or ``protection`` is not a residual one.
-        ProtectionError: a logit is not finite.
+        ProtectionError: a logit is not finite; or, in the backward pass, the protection is planned
+            for fewer releases.
     """
     if not isinstance(protection, Residual):
         raise ValueError(
@@ -119,8 +148,28 @@ def protected_loss(
     check.shape("logit", logit, (logit.numel(),))
     check.binary_labels("labels", labels, examples=logit.numel())
     require_finite(logit, "the logit")
-    release = _ResidualRelease(logit, labels, protection, noise or SecretNoise())
+    count = _count_of(protection, len(labels), records, batches_per_epoch, beyond_plan)
+    release = _ResidualRelease(logit, labels, protection, count, noise or SecretNoise())
     return _ProtectedLoss.apply(logit, release)  # type: ignore[no-untyped-call]
+
+
+def _count_of(
+    protection: Protection,
+    examples: int,
+    records: Any,
+    batches_per_epoch: int | None,
+    beyond_plan: BeyondPlan,
+) -> Callable[[], None]:
+    """What counts the release of one batch, or refuses it."""
+    if beyond_plan not in ("refuse", "allow"):
+        raise ValueError(f"beyond_plan must be refuse or allow, got {beyond_plan!r}.")
+    if records is not None and batches_per_epoch is not None:
+        raise ValueError("give records or batches_per_epoch, not both: ids count exactly.")
+    ids = None if records is None else record_ids(records, examples=examples)
+    calls = 1 if batches_per_epoch is None else batches_per_epoch
+    check.at_least("batches_per_epoch", calls, 1)
+    plan = protection.planned_releases if beyond_plan == "refuse" else None
+    return lambda: protection.visits.add(ids, calls, plan)
 
 
 class _GradientRelease:
@@ -130,11 +179,13 @@ class _GradientRelease:
         self,
         labels: Tensor,
         protection: GradientProtection,
+        count: Callable[[], None],
         scaler: LossScaler | None,
         noise: NoiseSource,
     ) -> None:
         self._labels = labels.clone()  # the caller's may change until the backward pass
-        self._protection, self._scaler, self._noise = protection, scaler, noise
+        self._protection, self._count = protection, count
+        self._scaler, self._noise = scaler, noise
         self._sent: tuple[Tensor, Tensor] | None = None
 
     @_outside_graphs
@@ -149,6 +200,7 @@ class _GradientRelease:
                 )
             except NotFiniteError as error:
                 return self._overflowed(gradient, error)
+            self._count()
             self._sent = (gradient.clone(), sent)
         elif not torch.equal(self._sent[0], gradient):
             raise ProtectionError(
@@ -172,16 +224,22 @@ class _ResidualRelease:
     """The residuals of one batch, whose noise is drawn once."""
 
     def __init__(
-        self, logit: Tensor, labels: Tensor, protection: Residual, noise: NoiseSource
+        self,
+        logit: Tensor,
+        labels: Tensor,
+        protection: Residual,
+        count: Callable[[], None],
+        noise: NoiseSource,
     ) -> None:
         self._logit, self.labels = logit.detach().clone(), labels.clone()
-        self._protection, self._noise = protection, noise
+        self._protection, self._count, self._noise = protection, count, noise
         self._sent: Tensor | None = None
 
     @_outside_graphs
     def residual(self) -> Tensor:
         """The noisy residuals."""
         if self._sent is None and self._logit.numel():
+            self._count()
             self._sent = self._protection.noisy_residual(
                 self._logit, self.labels, noise=self._noise
             )
