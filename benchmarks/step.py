@@ -70,6 +70,7 @@ def step_parts(batch: int, width: int, folder: Path) -> dict[str, Callable[[], o
     journal = ReleaseJournal(folder / "journal", "benchmark")
     journal.bind({"steps_per_epoch": "1"})
     noise = SecretNoise()
+    marks = noise.marks(map(str, range(batch)), b"labelling")
 
     def checks() -> None:
         for message in (activation, gradient):  # one at each party
@@ -85,8 +86,9 @@ def step_parts(batch: int, width: int, folder: Path) -> dict[str, Callable[[], o
     def protected(text: str) -> Callable[[], object]:
         protection = parse_protection(text, PROTECTIONS)
         if isinstance(protection, Residual):
+            deviation = protection.noise_deviation
             return lambda: protection.noisy_residual(
-                logit, labels, noise=noise.for_release(0, logit, labels)
+                logit, labels, noise=noise.for_visit(0, marks, deviation)
             )
         if not isinstance(protection, GradientProtection):
             raise TypeError(text)

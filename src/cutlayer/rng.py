@@ -8,7 +8,9 @@ A protection never touches torch's global generator. In a real run it draws from
 import hmac
 import math
 import os
+import struct
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from hashlib import blake2b, sha256
 from typing import Any, NoReturn, Self, SupportsIndex, TypeAlias
 
@@ -19,6 +21,7 @@ from torch import Tensor
 from typing_extensions import override
 
 _KEY_BYTES = 32
+_MARK_BYTES = 16
 _BLOCK_PAIRS = 16384
 _DROPPED_BITS = np.uint64(11)
 _ZEROS = memoryview(bytes(1 << 16))
@@ -43,6 +46,31 @@ class NoiseSource(ABC):
         Args:
             step: of the message.
             values: everything that the noise will be added to, or that scales it: labels too.
+        """
+        return self
+
+    def marks(self, ids: Iterable[str], labelling: bytes) -> Tensor:  # noqa: ARG002
+        """What :meth:`for_visit` knows records by; made once for a training.
+
+        Args:
+            ids: of the records, unique.
+            labelling: a digest of the labels that the noise will hide. Under other labels records
+                get other marks, and so unrelated noise: what is sent about a label before and
+                after it changes must not differ by the change alone.
+
+        Returns:
+            One row for each record, uint8, shape ``(records, ...)``.
+        """
+        return torch.zeros(len(list(ids)), 0, dtype=torch.uint8)
+
+    def for_visit(self, visit: int, marks: Tensor, scale: float) -> "NoiseSource":  # noqa: ARG002
+        """The source for one draw for each record, the same at every call for the same visit.
+
+        Args:
+            visit: how often the records were visited before.
+            marks: of the records, rows of :meth:`marks`.
+            scale: what the noise will be multiplied by. Another scale gets unrelated noise: two
+                multiples of the same noise would tell what they were added to.
         """
         return self
 
@@ -94,8 +122,21 @@ class SecretNoise(_Secret):
 
     the same message after a crash gets the same noise, so that a second copy tells nothing new,
     and two different messages get unrelated noise: to share any, they would have to make SHA-256 or
-    HMAC collide. Outside of releases, noise comes from a key that
-    lives in memory only; a process that was forked off draws one of its own.
+    HMAC collide.
+
+    The noise of a visit depends on the record and on how often it was visited, and on nothing that
+    somebody else could choose. With a mark :math:`m_i = \mathrm{BLAKE2b}_{128}(\text{id}_i)` under
+    a key that is derived from k and the labelling, the 128 bits behind record i's draw are
+
+    .. math:: \mathrm{AES}_{k'}(m_i), \qquad
+              k' = \mathrm{HMAC}_{k}\left(\text{visit},\ \text{scale}\right).
+
+    Different marks are different blocks, so nobody can tell these bits from independent ones, but
+    for a chance of about :math:`n^2 / 2^{128}` with n records: of two equal marks, or of noticing
+    that AES gives no block twice.
+
+    Outside of releases and visits, noise comes from a key that lives in memory only; a process that
+    was forked off draws one of its own.
 
     One source serves one thread.
 
@@ -128,6 +169,24 @@ class SecretNoise(_Secret):
         label = b"release" + step.to_bytes(8, "little") + tensor_digest(*values)
         return _KeyStream(hmac.digest(self._release_key, label, "sha256"), self._block)
 
+    @override
+    def marks(self, ids: Iterable[str], labelling: bytes) -> Tensor:
+        key = hmac.digest(self._release_key, b"records" + labelling, "sha256")
+        keyed = blake2b(key=key, digest_size=_MARK_BYTES)
+        marks = bytearray()
+        for name in ids:
+            mark = keyed.copy()
+            mark.update(name.encode())
+            marks += mark.digest()
+        if not marks:
+            return torch.zeros(0, _MARK_BYTES, dtype=torch.uint8)
+        return torch.frombuffer(marks, dtype=torch.uint8).reshape(-1, _MARK_BYTES)
+
+    @override
+    def for_visit(self, visit: int, marks: Tensor, scale: float) -> NoiseSource:
+        label = b"visit" + struct.pack("<Qd", visit, scale)
+        return _VisitNoise(hmac.digest(self._release_key, label, "sha256"), marks)
+
 
 class _KeyStream(_Secret):
     """Normals from the key stream of one key, from its beginning on."""
@@ -148,8 +207,36 @@ class _KeyStream(_Secret):
         return normals[:count].reshape(shape).to(device)
 
 
+class _VisitNoise(_Secret):
+    """One normal for each record, from its mark under the key of a visit."""
+
+    def __init__(self, key: bytes, marks: Tensor) -> None:
+        if marks.dtype != torch.uint8 or marks.shape[1:] != (_MARK_BYTES,):
+            raise ValueError(
+                f"marks must be uint8 of shape (records, {_MARK_BYTES}), got {marks.dtype} of "
+                f"shape {tuple(marks.shape)}."
+            )
+        self._marks: Tensor | None = marks.cpu().contiguous()
+        # No mode of operation: each block is one value of a pseudorandom function.
+        self._cipher = Cipher(algorithms.AES(key), modes.ECB())  # noqa: S305
+
+    @override
+    def normal(self, *shape: int, device: torch.device | str = "cpu") -> Tensor:
+        marks, self._marks = self._marks, None
+        if marks is None or shape != (len(marks),):
+            raise ValueError(
+                "the noise of a visit is one draw for each of its records, once; got a second "
+                f"call, or another shape: {shape}."
+            )
+        words = np.frombuffer(self._cipher.encryptor().update(marks.numpy().data), dtype="<u8")
+        return box_muller(words[0::2], words[1::2])[: len(marks)].to(device)
+
+
 class SeededNoise(NoiseSource):
-    """Noise that anybody with the seed can repeat: for tests and simulations only."""
+    """Noise that anybody with the seed can repeat: for tests and simulations only.
+
+    It draws anew at every call, also for a visit.
+    """
 
     reproducible = True
 

@@ -12,6 +12,7 @@ from cutlayer.rng import SecretNoise
 def fresh_noise_on_resend() -> None:
     """The label party forgets the key of its noise, and draws anew for a step that it repeats."""
     SecretNoise.for_release = lambda self, step, *values: SecretNoise()
+    SecretNoise.for_visit = lambda self, visit, marks, scale: SecretNoise()
 
 
 def equivocating_peer() -> None:

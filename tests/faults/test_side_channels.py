@@ -20,7 +20,7 @@ from cutlayer.parties import InputShape, LabelParty, NonLabelParty, label_party
 from cutlayer.parties.agreement import agree_on
 from cutlayer.parties.checkpoint import save_half
 from cutlayer.parties.compute import Compute
-from cutlayer.parties.perturbing_heads import Question, head_for
+from cutlayer.parties.perturbing_heads import head_for
 from cutlayer.protections import Isotropic, Marvell, MaxNorm, NoNoise, Residual
 from cutlayer.protocol import Kind, in_memory_pair
 from cutlayer.protocol.transports.stream import StreamTransport
@@ -28,7 +28,7 @@ from cutlayer.rng import SecretNoise
 from tests.faults import misbehaving_peer
 from tests.faults.misbehaving_peer import Frame, play, records
 from tests.faults.misbehaving_peer import terms as hostile_terms
-from tests.parties.conftest import adam, make_bottom, make_top, tables, terms
+from tests.parties.conftest import adam, make_bottom, make_top, question, tables, terms
 
 TRUE = records()[0].labels
 LABELS = {
@@ -165,7 +165,7 @@ def response_times(head, activations, labels_of, skip=False):
         labels = labels_of[kind]
         begin = time.perf_counter()
         if not (skip and not labels.any()):
-            head.answer(Question(step, activations[step % 8], own, labels))
+            head.answer(question(step, activations[step % 8], own, labels))
             head.update(complete=True)
         times.append(time.perf_counter() - begin)
         mixed.append(kind)

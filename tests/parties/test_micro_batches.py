@@ -9,11 +9,11 @@ import torch
 
 from cutlayer.data.tensor_records import TensorRecords
 from cutlayer.parties import Compute, InputShape, LabelParty, NonLabelParty
-from cutlayer.parties.perturbing_heads import GradientHead, Question, ResidualHead
+from cutlayer.parties.perturbing_heads import GradientHead, ResidualHead
 from cutlayer.protections import Isotropic, Marvell, MaxNorm, NoNoise, Residual
 from cutlayer.protocol import Kind, Role, Session
 from cutlayer.rng import SeededNoise
-from tests.parties.conftest import QUICK, adam, make_bottom, make_top, run_pair, terms
+from tests.parties.conftest import QUICK, adam, make_bottom, make_top, question, run_pair, terms
 from tests.parties.test_two_parties import Seen, weights
 from tests.protections.test_label_sensitivity import Silence
 from tests.protocol.networks import Network, make_identities, meet
@@ -80,13 +80,13 @@ def head_of(kind):
 def test_the_tops_learn_from_a_cut_batch_what_they_learn_from_it_whole(kind, parts):
     whole, cut = head_of(kind), head_of(kind)
     before = {name: weights(top).clone() for name, top in whole.halves.items()}
-    answer = whole.answer(Question(0, ACTIVATION, OWN, LABELS, audited=True))
+    answer = whole.answer(question(0, ACTIVATION, OWN, LABELS, audited=True))
     whole.update(complete=True)
     pieces = []
     for index, rows in enumerate(torch.arange(37).tensor_split(parts)):
         share = len(rows) / 37
         piece = cut.answer(
-            Question(index, ACTIVATION[rows], OWN[rows], LABELS[rows], share, audited=True)
+            question(index, ACTIVATION[rows], OWN[rows], LABELS[rows], share, audited=True)
         )
         cut.update(complete=index == parts - 1)
         pieces.append((share * piece.gradient, share * piece.clean_gradient))
@@ -112,7 +112,7 @@ def test_a_protection_sees_a_message_alike_whatever_batch_it_is_of(protection):
     for share in (1.0, 0.25):  # a power of two rounds nothing
         top = make_top("top", 4, InputShape((2,)))
         head = GradientHead(top, deepcopy(start), sgd, SeededNoise(3), Compute())
-        answers = [head.answer(Question(step, ACTIVATION, OWN, LABELS, share)) for step in range(2)]
+        answers = [head.answer(question(step, ACTIVATION, OWN, LABELS, share)) for step in range(2)]
         sent[share] = torch.cat([answer.gradient for answer in answers])
         states[share] = head.state()
     assert torch.equal(sent[1.0], sent[0.25])

@@ -14,11 +14,11 @@ from cutlayer import rng
 from cutlayer.errors import ConfigurationError, ConnectionLostError, StorageError
 from cutlayer.parties import InputShape, LabelParty, ReleaseJournal, perturbing_heads
 from cutlayer.parties.compute import Compute
-from cutlayer.parties.perturbing_heads import Question, head_for
+from cutlayer.parties.perturbing_heads import head_for
 from cutlayer.protections import Isotropic, Marvell, MaxNorm, NoNoise, Residual
 from cutlayer.rng import SecretNoise
 from tests.faults.misbehaving_peer import Bug, Kind, Role, play
-from tests.parties.conftest import adam, make_top, run_pair, tables, terms
+from tests.parties.conftest import adam, make_top, question, run_pair, tables, terms
 
 PROTECTED = [Isotropic(t=1.0), MaxNorm(), Marvell(s=4.0), Residual(sigma=1.0)]
 
@@ -75,7 +75,7 @@ def test_n1_the_release_path_never_seeds_or_uses_torchs_generator(protection, mo
     for name in ("manual_seed", "seed", "randn", "rand", "normal", "randint", "bernoulli"):
         monkeypatch.setattr(torch, name, refused)
     before = torch.random.get_rng_state()
-    answer = head.answer(Question(0, ACTIVATION, OWN, LABELS, audited=True))
+    answer = head.answer(question(0, ACTIVATION, OWN, LABELS, audited=True))
     assert answer.gradient.shape == (16, 4)
     assert torch.equal(before, torch.random.get_rng_state())
 
@@ -301,4 +301,5 @@ def test_n9_nothing_leaves_when_the_journal_cannot_be_written(tmp_path, monkeypa
 
 def test_the_noise_of_a_release_is_keyed_in_one_place():
     source = inspect.getsource(perturbing_heads)
-    assert source.count(".for_release(") == 2  # one for each stage
+    # One for each stage.
+    assert source.count(".for_release(") == source.count(".for_visit(") == 1

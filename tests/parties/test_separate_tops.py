@@ -10,11 +10,11 @@ from torch.nn.utils import parametrizations, parametrize
 
 from cutlayer.errors import ConfigurationError
 from cutlayer.parties.compute import Compute
-from cutlayer.parties.perturbing_heads import Question, ResidualHead, head_for
+from cutlayer.parties.perturbing_heads import ResidualHead, head_for
 from cutlayer.parties.separate_tops import require_separate_tops
 from cutlayer.protections import Residual
 from cutlayer.rng import SeededNoise
-from tests.parties.conftest import make_top, run_pair, tables, terms
+from tests.parties.conftest import make_top, question, run_pair, tables, terms
 
 
 class Top(nn.Module):
@@ -39,11 +39,10 @@ def head(message, prediction, make_optimizer=sgd):
     )
 
 
-def question(step=0, rows=8):
+def asked(step=0, rows=8):
     g = torch.Generator().manual_seed(step)
-    return Question(
-        step, torch.randn(rows, 4, generator=g), torch.ones(rows, 1), torch.arange(rows) % 2
-    )
+    activation = torch.randn(rows, 4, generator=g)
+    return question(step, activation, torch.ones(rows, 1), torch.arange(rows) % 2)
 
 
 def one_module():
@@ -189,7 +188,7 @@ def tops_that_are_separate():
 def test_tops_that_do_not_share_learn(make):
     trained = head(*make())
     for step in range(3):
-        answer = trained.answer(question(step))
+        answer = trained.answer(asked(step))
         trained.update(complete=step != 1)  # one batch of two messages among them
         assert answer.gradient.abs().sum() > 0
 
@@ -214,7 +213,7 @@ def test_a_top_that_closes_over_the_other_is_refused_before_its_first_message():
 
     trained = head(Closing(), prediction)
     with pytest.raises(ConfigurationError, match="of the prediction top"):
-        trained.answer(question())
+        trained.answer(asked())
 
 
 def test_a_prediction_top_that_trains_the_message_top_is_refused():
@@ -226,17 +225,17 @@ def test_a_prediction_top_that_trains_the_message_top_is_refused():
 
     trained = head(message, Closing())
     with pytest.raises(ConfigurationError, match="of the message top"):
-        trained.answer(question())
+        trained.answer(asked())
 
 
 def test_a_tie_made_later_is_refused():
     message, prediction = Top(), Top()
     trained = head(message, prediction)
-    trained.answer(question(0))
+    trained.answer(asked(0))
     trained.update(complete=True)
     prediction.layer = message.layer
     with pytest.raises(ConfigurationError, match="a step of the other top"):
-        trained.answer(question(1))
+        trained.answer(asked(1))
 
 
 def test_weights_copied_into_the_message_top_are_refused():
@@ -250,7 +249,7 @@ def test_weights_copied_into_the_message_top_are_refused():
 
     trained = head(message, Copying())
     with pytest.raises(ConfigurationError, match="of the message top"):
-        trained.answer(question())
+        trained.answer(asked())
 
 
 def one_optimizer_for_both():
@@ -313,7 +312,7 @@ def test_a_parameter_that_an_optimizer_takes_up_later_is_refused(kind, foreach):
     trained = head(message, prediction, lambda p: kind(p, lr=0.1, foreach=foreach))
     trained.optimizers["prediction_top"].add_param_group({"params": list(message.parameters())})
     with pytest.raises(ConfigurationError, match="of the message top"):
-        trained.answer(question())
+        trained.answer(asked())
 
 
 def test_a_run_of_two_parties_ends_before_a_gradient_is_sent():

@@ -9,9 +9,10 @@ from typing_extensions import override
 from cutlayer.leakage.gaussian_mechanism import gaussian_mu
 from cutlayer.models import Top
 from cutlayer.parties.compute import Compute
-from cutlayer.parties.perturbing_heads import Question, ResidualHead
+from cutlayer.parties.perturbing_heads import ResidualHead
 from cutlayer.protections import Residual
 from cutlayer.rng import NoiseSource
+from tests.parties.conftest import question
 
 EXAMPLES = [1_000, pytest.param(20_000, marks=pytest.mark.slow)]
 
@@ -78,7 +79,7 @@ def test_n10_one_label_moves_one_row_of_a_message(examples):
                 Compute(),
             )
             own = torch.ones(rows, 1)
-            answer = head.answer(Question(0, activation, own, each))
+            answer = head.answer(question(0, activation, own, each))
             messages.append(answer.gradient)
         moved_rows = (messages[0] != messages[1]).any(dim=1).nonzero().flatten().tolist()
         assert moved_rows in ([], [chosen % rows])  # none where a saturated unit lets nothing pass

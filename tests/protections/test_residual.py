@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -85,6 +86,27 @@ def test_values_lie_on_the_public_grid(sigma, dtype):
     assert sent.shape == logit.shape
     steps = sent.double() / step
     assert torch.equal(steps, steps.round())
+
+
+@pytest.mark.parametrize("sigma", [0.3, 1.0, 40.0, 3000.0, 1e9])
+def test_a_residual_is_made_from_one_number_on_a_finer_grid(sigma):
+    """In exact fractions: noise on the fine grid, less the label, plus the sigmoid, rounded."""
+    logit, labels = rows(300)
+    sent = Residual(sigma=sigma).noisy_residual(logit, labels, noise=SeededNoise(7))
+    drawn = SeededNoise(7).normal(300).tolist()
+    step = Fraction(2) ** (math.floor(math.log2(sigma)) - 10)
+    fine = min(step / 2**20, Fraction(1))
+    for i, xi in enumerate(drawn):
+        released = round(Fraction(sigma * xi) / fine) * fine - int(labels[i])
+        exact = released + Fraction(torch.sigmoid(logit[i]).item())
+        assert abs(Fraction(sent[i].item()) - exact) <= step / 2 * (1 + Fraction(1, 10**6))
+        assert (released / fine).denominator == 1
+    # The residual that is sent shows no more than that number, whatever the logit is.
+    for offset in torch.linspace(-4, 4, 41).tolist():
+        moved = torch.full_like(logit, offset)
+        other = Residual(sigma=sigma).noisy_residual(moved, labels, noise=SeededNoise(7))
+        known = torch.sigmoid(moved) - torch.sigmoid(logit)
+        assert (other - sent - known).abs().max().item() <= float(step) * (1 + 1e-6)
 
 
 def test_float32_holds_the_grid_value_exactly():

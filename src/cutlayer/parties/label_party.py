@@ -34,6 +34,7 @@ from cutlayer.parties.observers import ProgressObserver, ReleaseKeeper, ReleaseO
 from cutlayer.parties.persistence import Persistence
 from cutlayer.parties.perturbing_heads import MESSAGE_TOP, GradientHead, Head, Question, head_for
 from cutlayer.parties.private_alignment import MAX_IDS
+from cutlayer.parties.record_marks import RecordMarks
 from cutlayer.parties.release_journal import LABELS, SETTING
 from cutlayer.parties.terms import Terms
 from cutlayer.parties.top_half import MakeObservers, MakeTop, Prepared, Sent, TopHalf
@@ -278,7 +279,10 @@ class LabelParty:
         inputs = self._encoded(agreement, begun=begun)
         for notice in inputs.notices:
             self._tell_operator(notice)
-        self._prepared = Prepared(agreement, inputs, planted, labels)
+        marks = RecordMarks.made_by(
+            self._noise, self._protection, self._records, agreement, planted, self._persistence
+        )
+        self._prepared = Prepared(agreement, inputs, planted, labels, marks)
         return self._prepared
 
     def _encoded(self, agreement: Agreement, *, begun: bool) -> Inputs:
@@ -329,6 +333,7 @@ class LabelParty:
                 "terms": self._terms.meaning,
                 "records": prepared.agreement.digest,
                 LABELS: self._persistence.key.digest_of_labels(prepared.labels[train]),
+                **prepared.marks.binding,
                 "order": f"{prepared.agreement.order_seed:x}",
                 "steps_per_epoch": str(schedule.steps_per_epoch),
             }
@@ -366,6 +371,8 @@ class LabelParty:
         labels = prepared.canaries.labels[rows]
         question = Question(
             step,
+            part.epoch,
+            prepared.marks.by_position[part.positions],
             self._compute.place(activation),
             self._compute.place(prepared.inputs.values[rows]),
             self._compute.place(labels),

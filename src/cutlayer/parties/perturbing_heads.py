@@ -35,6 +35,10 @@ class Question:
 
     step: int
     """Number of the message."""
+    visit: int
+    """How often its records were visited before."""
+    marks: Tensor
+    """What the noise of a visit knows the records by, ``(examples, ...)``."""
     activation: Tensor
     """As received, ``(examples, width)``."""
     own_features: Tensor
@@ -66,8 +70,8 @@ class Head(ABC):
     def answer(self, question: Question) -> Answer:
         """Compute the gradient to send, already perturbed, and keep the update for later.
 
-        The noise belongs to this step and these values: the same message in the same state gets
-        the same answer again.
+        The noise of a gradient belongs to this step and these values, that of a residual to the
+        records and the visit: the same message in the same state gets the same answer again.
 
         Raises:
             ProtectionError: the protection cannot be applied; nothing may be sent.
@@ -224,6 +228,8 @@ class ResidualHead(Head):
     non-label party does not know them.
 
     So labels reach messages through the noisy residual alone, which is what the guarantee needs.
+    Its noise belongs to the record and the visit, whatever the step, the batch and the activation:
+    a second answer for the same visit differs from the first by numbers that no label changes.
     Tops and optimizers that share tensors are refused, here or before the first message is sent. A
     message top that reads labels from elsewhere, as from a global variable, cannot be seen.
 
@@ -291,7 +297,9 @@ class ResidualHead(Head):
         nothing = question.own_features.flatten(1)[:, :0]
         logit = _checked(self._message_forward(leaf, nothing), len(labels))
         clean = self._clean_gradient(logit, leaf, labels) if question.audited else None
-        noise = self._noise.for_release(question.step, logit, labels)
+        noise = self._noise.for_visit(
+            question.visit, question.marks, self._protection.noise_deviation
+        )
         residual = self._protection.noisy_residual(logit.detach(), labels, noise=noise)
         self._message_steps.begin()
         logit.backward(residual / len(labels) * question.share)

@@ -28,6 +28,8 @@ ENTRY_BYTES = _ENTRY.size
 """How much a journal grows with each step."""
 LABELS = "labels"
 """Name of the binding that holds a keyed hash of the training labels."""
+LABELLING = "labelling"
+"""Name of the binding that holds a keyed hash of the labels that the noise of visits hides."""
 SETTING = "setting "
 """Begins the name of a binding that holds one of the terms, so that an error can name it."""
 _CHECKED_BYTES = _ENTRY.size - 8
@@ -105,6 +107,10 @@ class ReleaseJournal:
                     f"{name.removeprefix(SETTING)} = {self._bound.get(name)}, and was now started "
                     f"with {value}. Go on with the first, or begin a run of another name."
                 )
+
+    def first_bound(self, name: str, value: str) -> str:
+        """What the first start bound this name to; ``value`` where nothing is bound yet."""
+        return (self._bound or {}).get(name, value)
 
     def require_known_request(self, step: int, request: bytes) -> None:
         """See that a step that was answered before is asked for with the same message again.

@@ -83,6 +83,14 @@ class RunKey:
         message = bytes(labels.to(torch.uint8).tolist())
         return hmac.digest(self._derived("labels"), message, "sha256").hex()
 
+    def sealed_labelling(self, labelling: bytes) -> str:
+        """A keyed hash of a digest of labels, 64 hexadecimal digits; shows nothing without the key.
+
+        Args:
+            labelling: the digest.
+        """
+        return hmac.digest(self._derived("labelling"), labelling, "sha256").hex()
+
     def seed_torch(self, step: int) -> None:
         """Seed torch's global generator, so that dropout in a step is the same at every start.
 

@@ -10,6 +10,7 @@ from cutlayer.parties.canaries import Canaries
 from cutlayer.parties.evaluation import Evaluation
 from cutlayer.parties.inputs import Inputs, InputShape
 from cutlayer.parties.observers import ReleaseObserver
+from cutlayer.parties.record_marks import RecordMarks
 
 MakeTop = Callable[[str, int, InputShape], nn.Module]
 """Builds a top half from its name, the cut width, and the shape of the label party's own features.
@@ -68,3 +69,4 @@ class Prepared:
     inputs: Inputs
     canaries: Canaries
     labels: Tensor
+    marks: RecordMarks

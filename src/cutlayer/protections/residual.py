@@ -17,6 +17,7 @@ from cutlayer.protections.base import Protection, Stage, require_finite
 from cutlayer.rng import NoiseSource
 
 _GRID_BITS = 10
+_FINE_BITS = 20
 _LEAST, _MOST = 1e-12, 1e12
 """Of sigma. Less noise, beside a residual of 1, is none; squares must still have inverses."""
 _GROUNDS = (
@@ -45,6 +46,11 @@ class Residual(Protection):
     of a record leave every attack at
 
     .. math:: \mathrm{AUC} \le \Phi\left(\sqrt{E / 2} \,/\, \sigma\right).
+
+    In a run, :math:`\xi_i` belongs to the record and the visit (:meth:`NoiseSource.for_visit
+    <cutlayer.rng.NoiseSource.for_visit>`). All that a label moves is :math:`\sigma \xi_i - y_i`,
+    rounded to a finer grid: one number for each visit, of which every answer is a function, however
+    often it is asked for.
 
     What the guarantee needs: the *message head*, the top whose gradients are sent, is trained on
     ``c`` and nothing else. A *prediction head* may be trained on clean labels and detached
@@ -115,6 +121,11 @@ class Residual(Protection):
         return math.ldexp(1.0, exponent - 1 - _GRID_BITS)
 
     @property
+    def _fine_step(self) -> float:
+        """Distance of the values of the noise alone: a label moves them by a whole number of it."""
+        return min(math.ldexp(self.grid_step, -_FINE_BITS), 1.0)
+
+    @property
     @override
     def planned_releases(self) -> int | None:
         return self.releases
@@ -150,9 +161,10 @@ class Residual(Protection):
         check.binary_labels("labels", labels, examples=logit.numel())
         require_finite(logit, "the logit")
         positive = labels.to(device=logit.device, dtype=torch.float64)
-        exact = torch.sigmoid(logit.detach().double()) - positive
-        noisy = exact + self.noise_deviation * noise.normal_like(exact)
-        step = self.grid_step
+        step, fine = self.grid_step, self._fine_step
+        drawn = self.noise_deviation * noise.normal_like(positive)
+        noisy_label = torch.round(drawn / fine) * fine - positive  # exact: both lie on the grid
+        noisy = noisy_label + torch.sigmoid(logit.detach().double())
         rounded = (torch.round(noisy / step) * step).to(logit.dtype)
         require_finite(rounded, "the noisy residual")
         return rounded
