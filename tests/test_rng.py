@@ -1,6 +1,8 @@
 """Noise sources: the distribution, the tail, and that nothing ever repeats."""
 
 import copy
+import hashlib
+import hmac
 import math
 import os
 import pickle
@@ -9,6 +11,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 
 from cutlayer.rng import NoiseSource, SecretNoise, SeededNoise, box_muller, derived_seed
@@ -213,3 +216,181 @@ def test_normal_like_takes_shape_and_device():
 def test_a_derived_seed_is_the_same_for_good(parts, digest):
     # By coreutils: printf tradeoff/0/bottom | b2sum -l 56. Another one would change every sweep.
     assert derived_seed(*parts) == int(digest, 16)
+
+
+# --- Keys -----------------------------------------------------------------------------------------
+
+KEY = bytes(range(32))
+LABELLING = bytes(32)
+IDS = [f"r{i}" for i in range(2000)]
+
+
+def draws(source: SecretNoise) -> dict[str, torch.Tensor]:
+    """What a key decides: the noise of a message, and that of a visit."""
+    marks = source.marks(IDS, LABELLING)
+    return {
+        "release": source.for_release(3, torch.ones(4)).normal(len(IDS)),
+        "visit": source.for_visit(3, marks, 2.0).normal(len(IDS)),
+    }
+
+
+def assert_unrelated(first: torch.Tensor, second: torch.Tensor) -> None:
+    correlation = torch.corrcoef(torch.stack([first, second]))[0, 1].item()
+    assert abs(correlation) < 5 / math.sqrt(len(first))
+
+
+@pytest.mark.parametrize("position", range(32))
+def test_every_byte_of_the_key_decides_the_noise(position):
+    """A key of which only the first 4 bytes count could be found by trial."""
+    changed = bytearray(KEY)
+    changed[position] ^= 1
+    before, after = draws(SecretNoise(KEY)), draws(SecretNoise(bytes(changed)))
+    for name in before:
+        assert_unrelated(before[name], after[name])
+
+
+def rank_of_bits(keys: list[bytes]) -> int:
+    """Rank over the field of two elements: the number of bits that vary independently."""
+    rows = [int.from_bytes(key, "big") for key in keys]
+    rank = 0
+    while rows:
+        pivot = rows.pop()
+        if pivot:
+            rank += 1
+            top = 1 << (pivot.bit_length() - 1)
+            rows = [row ^ pivot if row & top else row for row in rows]
+    return rank
+
+
+def test_every_key_of_the_cipher_has_256_bits(monkeypatch):
+    """Also the derived ones, and none is padded, repeated or cut. By chance once in 2**44."""
+    keys: list[bytes] = []
+    aes = algorithms.AES
+    monkeypatch.setattr(algorithms, "AES", lambda key: keys.append(key) or aes(key))
+    source = SecretNoise(KEY)
+    marks = source.marks(IDS[:1], LABELLING)
+    kinds = {
+        "in memory": lambda step: SecretNoise().normal(1),
+        "release": lambda step: source.for_release(step, torch.ones(1)).normal(1),
+        "visit": lambda step: source.for_visit(step, marks, 1.0).normal(1),
+    }
+    for name, draw in kinds.items():
+        keys.clear()
+        for step in range(300):
+            draw(step)
+        assert len(keys) == 300, name
+        assert {len(key) for key in keys} == {32}, name
+        assert rank_of_bits(keys) == 256, name
+
+
+@pytest.mark.parametrize("call", [0, 1])
+@pytest.mark.parametrize("position", range(32))
+def test_every_byte_that_the_system_gave_decides_the_noise(monkeypatch, call, position):
+    """Of the key of releases and visits, and of the one that lives in memory only."""
+
+    def source(changed: bool) -> SecretNoise:
+        calls = iter(range(2))
+
+        def given(count: int) -> bytes:
+            assert count == 32
+            drawn = bytearray(KEY)
+            if next(calls) == call and changed:
+                drawn[position] ^= 1
+            return bytes(drawn)
+
+        monkeypatch.setattr(os, "urandom", given)
+        return SecretNoise()
+
+    before, after = source(False), source(True)
+    if call == 0:
+        assert_unrelated(draws(before)["visit"], draws(after)["visit"])
+    else:
+        assert_unrelated(before.normal(len(IDS)), after.normal(len(IDS)))
+
+
+@pytest.mark.parametrize("length", [0, 4, 16, 31, 33])
+def test_a_key_of_another_length_is_refused(length):
+    with pytest.raises(ValueError, match="32 bytes"):
+        SecretNoise(bytes(length))
+
+
+# --- Visits ---------------------------------------------------------------------------------------
+
+
+def by_definition(key: bytes, labelling: bytes, visit: int, scale: float, name: str) -> float:
+    """The noise of one record, from the formulas in the documentation, block by block."""
+    mark_key = hmac.new(key, b"records" + labelling, hashlib.sha256).digest()
+    mark = hashlib.blake2b(name.encode(), key=mark_key, digest_size=16).digest()
+    context = b"visit" + visit.to_bytes(8, "little") + np.float64(scale).tobytes()
+    visit_key = hmac.new(key, context, hashlib.sha256).digest()
+    cipher = Cipher(algorithms.AES(visit_key), modes.ECB())  # noqa: S305  one block
+    block = cipher.encryptor().update(mark)
+    radius, angle = (int.from_bytes(block[i : i + 8], "little") >> 11 for i in (0, 8))
+    return math.sqrt(-2 * math.log((radius + 1) / 2**53)) * math.cos(math.tau * angle / 2**53)
+
+
+@pytest.mark.parametrize(("visit", "scale"), [(0, 1.0), (7, 0.3)])
+def test_the_noise_of_a_visit_equals_its_definition(visit, scale):
+    source = SecretNoise(KEY)
+    names = ["r1", "r2", "naïve", ""]
+    drawn = source.for_visit(visit, source.marks(names, b"labels"), scale).normal(4)
+    expected = [by_definition(KEY, b"labels", visit, scale, name) for name in names]
+    assert drawn.tolist() == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+def test_the_noise_of_a_visit_is_the_same_in_any_company_and_order():
+    source, again = SecretNoise(KEY), SecretNoise(KEY)
+    marks = source.marks(IDS, LABELLING)
+    whole = source.for_visit(5, marks, 1.0).normal(len(IDS))
+    source.normal(7)  # nothing that was drawn before matters
+    source.for_release(5, whole).normal(9)
+    order = torch.randperm(len(IDS), generator=torch.Generator().manual_seed(0))[:500]
+    part = again.for_visit(5, again.marks([IDS[i] for i in order], LABELLING), 1.0).normal(500)
+    assert torch.equal(part, whole[order])
+
+
+def test_other_visits_records_scales_and_labels_have_unrelated_noise():
+    source = SecretNoise(KEY)
+    marks = source.marks(IDS, LABELLING)
+    first = source.for_visit(0, marks, 1.0).normal(len(IDS))
+    others = {
+        "visit": source.for_visit(1, marks, 1.0),
+        "scale": source.for_visit(0, marks, 1.0 + 2**-52),
+        "labels": source.for_visit(0, source.marks(IDS, b"\x01" + LABELLING[1:]), 1.0),
+        "records": source.for_visit(0, source.marks([f"s{i}" for i in IDS], LABELLING), 1.0),
+    }
+    for other in others.values():
+        assert_unrelated(first, other.normal(len(IDS)))
+    assert_unrelated(first[1:], first[:-1])
+
+
+def test_the_noise_of_a_visit_is_standard_normal():
+    source = SecretNoise()
+    marks = source.marks(map(str, range(200_000)), LABELLING)
+    drawn = source.for_visit(0, marks, 1.0).normal(200_000).numpy()
+    assert len(np.unique(drawn)) == len(drawn)
+    # Fails by chance once in a million runs.
+    assert stats.kstest(drawn, "norm").statistic < stats.kstwo.ppf(1 - 1e-6, len(drawn))
+
+
+def test_a_visit_gives_one_draw_for_each_record_once():
+    source = SecretNoise(KEY)
+    marks = source.marks(IDS[:3], LABELLING)
+    for shape in ((4,), (2,), (3, 1), ()):
+        with pytest.raises(ValueError, match="one draw for each of its records"):
+            source.for_visit(0, marks, 1.0).normal(*shape)
+    visit = source.for_visit(0, marks, 1.0)
+    visit.normal(3)
+    with pytest.raises(ValueError, match="second call"):
+        visit.normal(3)
+    assert source.for_visit(0, source.marks([], LABELLING), 1.0).normal(0).shape == (0,)
+    for bad in (marks[:, :8], marks.long(), torch.zeros(3, 0, dtype=torch.uint8)):
+        with pytest.raises(ValueError, match="marks must be uint8"):
+            source.for_visit(0, bad, 1.0)
+
+
+def test_seeded_noise_of_a_visit_is_drawn_in_order():
+    source, plain = SeededNoise(1), SeededNoise(1)
+    marks = source.marks(IDS[:5], LABELLING)
+    assert len(marks) == 5
+    assert torch.equal(source.for_visit(0, marks, 1.0).normal(5), plain.normal(5))
