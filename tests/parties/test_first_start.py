@@ -209,6 +209,19 @@ def test_tensors_are_held_too(folders):
         raise resumed(folders, epochs=4)[1]
 
 
+def test_another_model_is_refused_in_one_line(folders):
+    resumed(folders, epochs=1)
+
+    def wider(own):
+        return make_bottom(own, width=5)
+
+    folders.terms = replace(folders.terms, epochs=2)
+    other = meet(*folders.parties(NoNoise(), bottom=wider))[1]
+    with pytest.raises(DataError, match=r"non-label party: .*does not fit this model: .*hidden"):
+        raise other
+    assert "\n" not in str(other)
+
+
 @pytest.mark.parametrize("party", PARTIES)
 def test_one_round_is_held_too(folders, party):
     folders.terms = replace(folders.terms, mode="one round")

@@ -3,7 +3,8 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -14,11 +15,21 @@ from torch import Tensor, nn
 from cutlayer.data import Encoder
 from cutlayer.durable import storage, sync, whole_file, write_tensors
 from cutlayer.errors import DataError
+from cutlayer.protocol import Role
 
 _PROTECTION_FILE, _MANIFEST = "protection.safetensors", "checkpoint.json"
 _ENCODER_FILE = "encoder.json"
 _STEP = "step"
 _KEPT = 3
+
+
+@contextmanager
+def naming(role: Role) -> Iterator[None]:
+    """Say whose kept half it is that cannot be used."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{role.value}: {error}") from error
 
 
 def save_half(
@@ -56,9 +67,11 @@ def load_weights(folder: Path, halves: Mapping[str, nn.Module]) -> None:
         try:
             half.load_state_dict(_read(path))
         except RuntimeError as error:
+            # Torch's first line names the class, each other one a tensor.
+            first = next((line.strip() for line in str(error).splitlines()[1:]), str(error))
             raise DataError(
-                f"{path} does not fit this model ({error}). Use the settings of the run that wrote "
-                "it."
+                f"{path} does not fit this model: {first} Use the settings that the run began with "
+                "(model, hidden, cut_width), or begin a run of another name."
             ) from error
 
 

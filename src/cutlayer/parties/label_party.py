@@ -17,6 +17,7 @@ from cutlayer.models import require_uncoupled_top
 from cutlayer.parties.agreement import Agreement, agree_on
 from cutlayer.parties.cadence import departure
 from cutlayer.parties.canaries import plant_canaries
+from cutlayer.parties.checkpoint import naming
 from cutlayer.parties.compute import Compute, MakeOptimizer
 from cutlayer.parties.crossing_features import allowed_copy, arrived, components_of
 from cutlayer.parties.evaluation import evaluate, require_both_classes
@@ -345,7 +346,9 @@ class LabelParty:
             return
         store = self._persistence.checkpoints
         if begin in store.steps:
-            head.restore(store.load(begin, head.halves, head.optimizers))
+            with naming(Role.LABEL):
+                state = store.load(begin, head.halves, head.optimizers)
+            head.restore(state)
         else:
             self._keep_state(head, begin)
 

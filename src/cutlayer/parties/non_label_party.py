@@ -13,6 +13,7 @@ from cutlayer.data.tensor_records import Records
 from cutlayer.errors import ConfigurationError
 from cutlayer.models import frozen_projection
 from cutlayer.parties.agreement import Agreement
+from cutlayer.parties.checkpoint import naming
 from cutlayer.parties.compute import Accumulator, Compute, MakeOptimizer
 from cutlayer.parties.crossing_features import refused_copy, what_crosses
 from cutlayer.parties.events import Event, EventKind, OnEvent, ignore_event
@@ -313,7 +314,8 @@ class NonLabelParty:
         if self._persistence is None:
             return
         if begin in self._persistence.checkpoints.steps:
-            self._persistence.checkpoints.load(begin, {_NAME: bottom}, {_NAME: optimizer})
+            with naming(Role.NON_LABEL):
+                self._persistence.checkpoints.load(begin, {_NAME: bottom}, {_NAME: optimizer})
         else:
             self._keep_state(bottom, optimizer, begin)
 

@@ -29,7 +29,13 @@ from cutlayer.parties import (
     Persistence,
     TopHalf,
 )
-from cutlayer.parties.checkpoint import load_encoder, load_weights, save_half, step_of_half
+from cutlayer.parties.checkpoint import (
+    load_encoder,
+    load_weights,
+    naming,
+    save_half,
+    step_of_half,
+)
 from cutlayer.parties.handshake import Tell, say_nothing
 from cutlayer.parties.observers import ProgressObserver, ReleaseObserver
 from cutlayer.protocol import Role, Transport
@@ -53,7 +59,7 @@ from cutlayer.runs.run_findings import (
     Promise,
     findings_of_attacked,
 )
-from cutlayer.runs.session_opening import endpoint_of, naming, telling_peer
+from cutlayer.runs.session_opening import endpoint_of, telling_peer
 
 PREDICTIONS_FILE = "predictions.csv"
 STOPPED_FILE = "stopped"

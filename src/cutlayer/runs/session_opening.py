@@ -5,8 +5,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from cutlayer.data import TableReading, TextSequence
-from cutlayer.errors import CutlayerError, DataError
-from cutlayer.parties.checkpoint import load_encoder
+from cutlayer.errors import CutlayerError
+from cutlayer.parties.checkpoint import load_encoder, naming
 from cutlayer.protocol import (
     Deadlines,
     Endpoint,
@@ -116,15 +116,6 @@ def telling_peer(configuration: PartyConfiguration) -> Iterator[None]:
     except CutlayerError:
         _tell_peer(configuration)
         raise
-
-
-@contextmanager
-def naming(role: Role) -> Iterator[None]:
-    """Say whose kept half it is that cannot be used."""
-    try:
-        yield
-    except DataError as error:
-        raise DataError(f"{role.value}: {error}") from error
 
 
 def _tell_peer(configuration: PartyConfiguration) -> None:
