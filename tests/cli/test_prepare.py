@@ -84,6 +84,21 @@ def test_any_table(prepare, tmp_path):
     assert data.categories[OTHER] == {"job": 3}
 
 
+def test_how_a_table_is_written_can_be_said_and_notices_are_shown(prepare, tmp_path):
+    lines = [f"{row};{row % 3},5;?;{'1.0' if row % 2 else '0'}" for row in range(60)]
+    text = "\n".join(["who;rate;näme;y", *lines])
+    (tmp_path / "bank.csv").write_text(text, encoding="windows-1252")
+    options = ["--label", "y", "--id", "who", "--encoding", "windows-1252"]
+    done = prepare("table", "bank.csv", *options)
+    assert done.exit_code == 0, done.output
+    assert "'rate': read as categories, but its values look like numbers with a" in done.output
+    assert "'näme': kept, though all of its cells hold '?'. List it under drop." in done.output
+    assert "'1' is positive (30 rows), '0' is negative (30 rows)." in done.output
+    options += ["--decimal", ",", "--missing", "?", "--quote", "'", "--out", "made"]
+    assert prepare("table", "bank.csv", *options).exit_code == 0
+    assert PreparedData(tmp_path / "made").numbers[OTHER] == ("rate",)
+
+
 def test_isic(prepare, tmp_path):
     folder = tmp_path / "jpeg"
     folder.mkdir()
@@ -106,7 +121,9 @@ def test_labels_of_other_values_are_answered_with_the_option_that_names_the_posi
     prepare, tmp_path
 ):
     (tmp_path / "stays.csv").write_text("age,again\n1,<30\n2,NO\n3,>30\n4,<30\n")
-    with pytest.raises(DataError, match=r"--positive .* or allow more with --max-rejects"):
+    with pytest.raises(
+        DataError, match=r"values are '<30' \(2\), '>30' \(1\), 'NO' \(1\)\. Set positive"
+    ):
         prepare("table", "stays.csv", "--label", "again")
     again = ["--label", "again", "--positive", "<30", "--out", "stays"]
     assert prepare("table", "stays.csv", *again).exit_code == 0

@@ -88,7 +88,7 @@ def test_texts_that_look_like_numbers_or_dates_are_never_called_names_of_records
         (categories([f"{n}%" for n in range(40)]), "numbers with a percent sign"),
     ):
         told = dropped(values)
-        assert f"their values look like {what}".replace("their", "its") in told
+        assert f"they look like {what}" in told
         assert "names of records" not in told
     assert not dropped(amounts, "categorical")
 
@@ -124,3 +124,7 @@ def test_each_notice_of_a_group_says_what_those_of_one_column_say():
         _, notice = screened(column, "infer", RULES)
         assert notice.together.startswith("left out, because ")
         assert notice.together.endswith(".")
+        keep, notice = screened(column, "infer", RULES, leaves_out=False)
+        assert keep
+        assert notice.alone.startswith("kept, though ")
+        assert "to keep" not in notice.alone

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from cutlayer.data.file_message import FileMessage
-from cutlayer.data.label_values import labels_from
+from cutlayer.data.label_values import labels_from, understood_texts
 from cutlayer.errors import DataError
 
 MESSAGE = FileMessage("label party", Path("bank.csv"))
@@ -56,9 +56,61 @@ def test_the_rest_is_negative_only_when_asked():
     values = ["<30", ">30", "NO", "NO", "<30"]
     labels, sentence = made(values, positive="<30", negative="rest")
     assert labels.tolist() == [1, 0, 0, 0, 1]
-    assert sentence == "'<30' is positive (2 rows), 'NO', '>30' are negative (3 rows)."
+    assert sentence == "'<30' is positive (2 rows), 'NO' (2), '>30' (1) are negative (3 rows)."
     with pytest.raises(DataError, match=r"has 3: '<30', 'NO', '>30'. If one .* negative='rest'"):
         made(values, positive="<30")
+
+
+@pytest.mark.parametrize("negative", [None, "rest"])
+def test_two_spellings_of_the_positive_value_are_no_two_values(negative):
+    with pytest.raises(
+        DataError, match=r"'yes' \(2 rows\) must have one spelling, but 'Yes' differs"
+    ):
+        made(["yes", "Yes", "yes"], positive="yes", negative=negative)
+    with pytest.raises(DataError, match="must have one spelling"):
+        made(["yes", "YES", "Yes", "no"], positive="yes", negative="rest")
+
+
+@pytest.mark.parametrize(
+    ("counts", "labels", "words"),
+    [
+        ({"1": 3, "0": 4}, {"1": 1, "0": 0}, "'1' is positive (3 rows), '0' is negative (4 rows)."),
+        (
+            {"1": 3, "1.0": 2, "00": 4},
+            {"1": 1, "1.0": 1, "00": 0},
+            "'1' is positive (5 rows), '0' is negative (4 rows).",
+        ),
+        (
+            {"Yes": 3, "yes": 1, "No": 4},
+            {"Yes": 1, "yes": 1, "No": 0},
+            "'Yes', 'yes' are positive (4 rows), 'No' is negative (4 rows).",
+        ),
+        (
+            {"true": 3, "False": 4, "?": 2, "maybe": 1},
+            {"true": 1, "False": 0},
+            "'?' (2), 'maybe' (1) are neither: 3 rows are left out.",
+        ),
+    ],
+)
+def test_texts_that_need_no_explanation(counts, labels, words):
+    meant, told = understood_texts(counts, MESSAGE, "rows")
+    assert meant == labels
+    assert words in told
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ({"1": 3}, "all 3 rows hold '1'"),
+        ({"Yes": 3, "yes": 2}, "all 5 rows hold 'Yes'"),
+        ({"1": 3, "x": 1}, r"its values are '1' \(3\), 'x' \(1\)"),
+        ({"1": 3, "no": 1}, r"its values are '1' \(3\), 'no' \(1\)"),
+        ({"a": 3, "b": 1}, r"its values are 'a' \(3\), 'b' \(1\)\. Set positive"),
+    ],
+)
+def test_texts_that_need_one(counts, words):
+    with pytest.raises(DataError, match=f"column 'rows': the label must .*{words}"):
+        understood_texts(counts, MESSAGE, "rows")
 
 
 @pytest.mark.parametrize(

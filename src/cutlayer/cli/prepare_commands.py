@@ -19,6 +19,7 @@ from cutlayer.cli.complaint import INTERRUPTED
 from cutlayer.cli.option_groups import OptionGroup, spread
 from cutlayer.cli.progress_display import ProgressDisplay
 from cutlayer.cli.screen import screen
+from cutlayer.data.cell_values import Decimal
 from cutlayer.data.column_choice import ROW_NUMBER
 from cutlayer.data.preparation import (
     AVAZU_CUT,
@@ -38,6 +39,7 @@ from cutlayer.data.preparation import (
 )
 from cutlayer.data.preparation.options import Numbers, Vocabulary
 from cutlayer.data.prepared import PreparedData
+from cutlayer.data.record_blocks import Encoding
 
 prepare_app = typer.Typer(
     help="Turn raw data as downloaded into one folder of shards for each party.",
@@ -148,6 +150,9 @@ def prepare_any_table(
     drop: Annotated[list[str] | None, typer.Option(help="Columns to leave out.")] = None,
     missing: Annotated[list[str] | None, typer.Option(help="Text that means missing.")] = None,
     delimiter: Annotated[str | None, typer.Option(help="Default: found from the file.")] = None,
+    decimal: Annotated[str, typer.Option(help="What stands before a number's fraction.")] = ".",
+    quote: Annotated[str, typer.Option(help="What a text with a delimiter stands between.")] = '"',
+    encoding: Annotated[str, typer.Option(help="utf-8, latin-1 or windows-1252.")] = "utf-8",
     label_party: LabelParty = None,
     numbers: NumbersKind = _TABLE.numbers,
     codes: Codes,
@@ -165,10 +170,15 @@ def prepare_any_table(
         missing=tuple(missing or ()),
         label_party=tuple(label_party or ()),
         delimiter=delimiter,
+        decimal=cast(Decimal, decimal),
+        quote=quote,
+        encoding=cast(Encoding, encoding),
     )
     options = _options(numbers, codes, parts, max_rejects)
     with PreparationProgress(screen()) as progress:
         raw = table(file, columns, progress)
+    for notice in raw.notices:
+        screen().print(notice, style="yellow", soft_wrap=True)
     _prepare(raw, out, options)
 
 
@@ -243,12 +253,12 @@ def _options(numbers: str, codes: Codes, parts: Parts, max_rejects: float) -> Ta
 
 
 def _prepare(raw: RawTable, out: Path, options: TableOptions) -> None:
-    """Prepare a table and say what was made."""
-    _follow(lambda progress: prepare_table(raw, out, options, progress))
+    """Prepare a table and say what was made; notices of the raw table were said before."""
+    _follow(lambda progress: prepare_table(raw, out, options, progress), len(raw.notices))
 
 
-def _follow(prepare: Callable[[PreparationProgress], Prepared]) -> None:
-    """Show how a preparation goes on, and what it made."""
+def _follow(prepare: Callable[[PreparationProgress], Prepared], said: int = 0) -> None:
+    """Show how a preparation goes on, and what it made; so many notices were said before."""
     console = screen()
     try:
         with PreparationProgress(console) as progress:
@@ -256,6 +266,8 @@ def _follow(prepare: Callable[[PreparationProgress], Prepared]) -> None:
     except KeyboardInterrupt:
         console.print("Interrupted. The same command goes on.")
         raise typer.Exit(INTERRUPTED) from None
+    for notice in made.notices[said:]:
+        console.print(notice, style="yellow", soft_wrap=True)
     _show(made, console)
 
 

@@ -50,11 +50,9 @@ class CellRules:
         """The texts as float64, null where a text is no number."""
         trimmed = texts if self.strip else texts.str.strip_chars()
         if self.decimal == ",":
-            # A point would be the mark of thousands; better no number than a thousandth of one.
             frame = trimmed.alias("text").to_frame()
-            plain = ~pl.col("text").str.contains(".", literal=True)
-            comma = pl.col("text").str.replace(",", ".", literal=True)
-            trimmed = frame.select(pl.when(plain).then(comma))["text"].alias(texts.name)
+            written = with_point(pl.col("text"), self.decimal)
+            trimmed = frame.select(written.alias("text"))["text"].alias(texts.name)
         return trimmed.cast(pl.Float64, strict=False)
 
     def leading_zero(self, texts: pl.Series) -> pl.Series:
@@ -84,6 +82,18 @@ class CellRules:
         except InvalidOperation:
             return None
         return None if number.is_snan() else number
+
+
+def with_point(cell: pl.Expr, decimal: Decimal) -> pl.Expr:
+    """A number's text with a point before its fraction, as polars reads it; null where it is none.
+
+    Where a comma stands there, a point would be the mark of thousands; better no number than a
+    thousandth of one.
+    """
+    if decimal == ".":
+        return cell
+    plain = ~cell.str.contains(".", literal=True)
+    return pl.when(plain).then(cell.str.replace(",", ".", literal=True))
 
 
 def stored(number: ExactNumber | None, kind: pl.DataType) -> list[float | int | ExactNumber]:

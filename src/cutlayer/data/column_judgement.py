@@ -31,6 +31,8 @@ def judged_columns(
     kinds: Mapping[str, Kind],
     rules: CellRules,
     labels: NDArray[np.int64] | None,
+    *,
+    leaves_out: bool = True,
 ) -> Judgement:
     """Screen each column, and hold it against the labels where they are known.
 
@@ -39,6 +41,7 @@ def judged_columns(
         kinds: what the user says of each column.
         rules: how a number is written.
         labels: 0 or 1, one for each row; ``None`` at the non-label party.
+        leaves_out: whether columns that nothing can be learned from are left out, or only named.
     """
     kept: list[pl.Series] = []
     notices: list[ColumnNotice] = []
@@ -54,6 +57,7 @@ def judged_columns(
             rules,
             other=columns.no_numbers.get(column.name),
             leading_zero=columns.leading_zero.get(column.name),
+            leaves_out=leaves_out,
         )
         if keep:
             kept.append(column)

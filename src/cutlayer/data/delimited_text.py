@@ -1,6 +1,5 @@
 """Delimited text: CSV and its relatives as batches of text columns."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,8 @@ from pathlib import Path
 import polars as pl
 from polars.exceptions import PolarsError
 
-from cutlayer.data.file_message import FileMessage, listing
+from cutlayer.data.file_message import FileMessage
+from cutlayer.data.header_names import header_names
 from cutlayer.data.record_blocks import BLOCK_BYTES, Encoding, RecordBlock, record_blocks
 from cutlayer.data.row_structure import CheckedRows, checked_rows, rows_look_whole
 from cutlayer.data.table_source import RowBatch
@@ -65,8 +65,7 @@ class DelimitedText:
         self._first_cells, self._header_bytes = layout.first, layout.first_end
         self._header_line = first.first_line
         self._blank_lines = 0
-        self._unnamed: tuple[str, ...] = ()
-        self._names = self._named_columns()
+        self._names, self._header_notices = self._named_columns()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -76,15 +75,10 @@ class DelimitedText:
     @property
     def notices(self) -> tuple[str, ...]:
         """Columns that had to be named, and blank lines of the last pass."""
-        told = []
-        if self._unnamed:
-            told.append(
-                f"the header has no name for {len(self._unnamed)} column(s); they are called "
-                f"{listing(self._unnamed)} by their position."
-            )
-        if self._blank_lines:
-            told.append(f"{self._blank_lines:,} blank line(s) are left out.")
-        return tuple(self._message.notice(text) for text in told)
+        if not self._blank_lines:
+            return self._header_notices
+        blank = self._message.notice(f"{self._blank_lines:,} blank line(s) are left out.")
+        return (*self._header_notices, blank)
 
     @property
     def hint(self) -> str:
@@ -190,28 +184,18 @@ class DelimitedText:
         )
         return frame.rename({str(number): name for number, name in taken.items()})
 
-    def _named_columns(self) -> tuple[str, ...]:
-        """The names from the header or the options, each column with one of its own."""
+    def _named_columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names from the header or the options, and what was decided about them."""
         form, message, width = self._form, self._message, len(self._first_cells)
-        by_position = tuple(f"c{number}" for number in range(1, width + 1))
         if not form.header:
-            names = form.column_names or by_position
+            names = form.column_names or tuple(f"c{number}" for number in range(1, width + 1))
             if len(names) != width:
                 raise message.error(
                     f"column_names must name every column, but there are {len(names)} names for "
                     f"{width} columns. Give one name for each."
                 )
-            return names
-        cells = self._first_cells
-        self._unnamed = tuple(p for p, cell in zip(by_position, cells, strict=True) if not cell)
-        names = tuple(cell or p for p, cell in zip(by_position, cells, strict=True))
-        repeated = [name for name, times in Counter(names).items() if times > 1]
-        if repeated:
-            raise message.error(
-                f"every column must have a name of its own, but {listing(repeated)} stands in the "
-                f"header more than once.{self.hint} Rename the column."
-            )
-        return names
+            return names, ()
+        return header_names(self._first_cells, message, hint=self.hint)
 
 
 def _place_in(rows: CheckedRows) -> Callable[[int], str]:

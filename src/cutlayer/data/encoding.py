@@ -19,11 +19,11 @@ from cutlayer.errors import DataError
 
 MIN_COUNT: Final = 10
 MAX_CATEGORIES: Final = 100
+RARE_SHARE: Final = 0.1
+"""Where so many training rows hold a category without a slot of its own, there is a notice."""
 
 _TEXT_KINDS = (pl.String, pl.Categorical, pl.Enum, pl.Boolean)
 _FORMAT = 1
-_RARE_SHARE: Final = 0.1
-"""From so many training rows with a rare category on, there is a notice."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def _few_slots(column: pl.Series, fitted: CategoricalColumn) -> list[ColumnNotic
     """A notice where many training rows hold a category that has no slot of its own."""
     different = column.alias("cells").drop_nulls().n_unique()
     kept, share = len(fitted.categories), fitted.rare_share(column)
-    if kept == different or (share < _RARE_SHARE and different <= MAX_CATEGORIES):
+    if kept == different or (share < RARE_SHARE and different <= MAX_CATEGORIES):
         return []
     told = "one has a slot" if kept == 1 else f"{kept:,} have a slot each"
     return [

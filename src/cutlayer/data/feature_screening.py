@@ -1,5 +1,6 @@
 """Feature screening: which columns something can be learned from, and what to say of each."""
 
+from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
@@ -26,6 +27,7 @@ def screened(
     *,
     other: Cells | None = None,
     leading_zero: Cells | None = None,
+    leaves_out: bool = True,
 ) -> tuple[bool, ColumnNotice | None]:
     """Whether something can be learned from a column, and what to say of it, if anything.
 
@@ -51,35 +53,60 @@ def screened(
         rules: how a number is written.
         other: where it became categories by inference: cells that are no numbers.
         leading_zero: where it became numbers by inference: cells that are written as codes are.
+        leaves_out: whether such a column is left out, or kept with a notice.
     """
-    dropped = _nothing_to_learn(column) or _names_rows(column, kind, rules, other)
-    if dropped is not None:
-        return False, dropped
+    found = _nothing_to_learn(column) or _names_rows(column, kind, rules, other)
+    if found is not None:
+        return not leaves_out, found.notice(column.name, leaves_out=leaves_out)
     return True, _doubt(column, kind, rules, other, leading_zero)
 
 
-def _nothing_to_learn(column: pl.Series) -> ColumnNotice | None:
+@dataclass(frozen=True)
+class _Useless:
+    """Why nothing can be learned from a column."""
+
+    alone: str
+    """Of one column, to follow "because"."""
+    together: str
+    """Of many."""
+    detail: str = ""
+    unless: Kind | None = None
+    """What the user may say to keep it."""
+    advice: tuple[str, str] = ("", "")
+    """What to do about it, in sentences, of one column and of many."""
+
+    def notice(self, name: str, *, leaves_out: bool) -> ColumnNotice:
+        """What is said of it."""
+        decision = "left out, because" if leaves_out else "kept, though"
+        if not leaves_out:
+            end = "" if any(self.advice) else " List {} under drop."
+        elif self.unless is not None:
+            end = f" List {{}} under {self.unless} to keep {{}}."
+        else:
+            end = ""
+        one, many = (f" {text}" if text else "" for text in self.advice)
+        return ColumnNotice(
+            name,
+            f"{decision} {self.alone}.{end.format('it', 'it')}{one}",
+            f"{decision} {self.together}.{end.format('them', 'them')}{many}",
+            self.detail,
+        )
+
+
+def _nothing_to_learn(column: pl.Series) -> _Useless | None:
     """A column whose rows do not differ."""
     cells = column.alias("cells")
     if cells.null_count() == len(cells):
-        return ColumnNotice(
-            column.name,
-            "left out, because all of its cells are empty.",
-            "left out, because all of their cells are empty.",
-        )
+        return _Useless("all of its cells are empty", "all of their cells are empty")
     if cells.null_count() == 0 and cells.n_unique() == 1:
-        return ColumnNotice(
-            column.name,
-            f"left out, because all of its cells hold {cells[0]!r}.",
-            "left out, because all cells of each are equal.",
-            repr(cells[0]),
-        )
+        held = repr(cells[0])
+        return _Useless(f"all of its cells hold {held}", "all cells of each are equal", held)
     return None
 
 
 def _names_rows(
     column: pl.Series, kind: Kind, rules: CellRules, other: Cells | None
-) -> ColumnNotice | None:
+) -> _Useless | None:
     """A column that calls each record by a name of its own, or numbers the records."""
     cells = column.alias("cells")
     present = len(cells) - cells.null_count()
@@ -89,42 +116,31 @@ def _names_rows(
     if cells.dtype == pl.Categorical and kind != "categorical":
         if different <= ID_LIKE_SHARE * present:
             return None
+        found = f"{different:,} different texts in {present:,} rows are"
         look = look_of(cells, rules.decimal)
-        found = f"{different:,} different texts in {present:,} rows"
         if look is not None:
-            return ColumnNotice(
-                column.name,
-                f"left out, because {found} are no categories; {look.sentences}",
-                f"left out, because nearly all of their texts differ; they look like {look.what}. "
-                f"{look.fix}",
+            return _Useless(
+                f"{found} no categories; they look like {look.what}, such as {look.example!r}",
+                f"nearly all of their texts differ; they look like {look.what}",
                 repr(look.example),
+                advice=(look.fix, look.fix),
             )
         doubt = None if other is None else mostly_numbers(column, other, rules)
-        alone = (
-            f"left out, because {found} are names of records, not categories; list it under "
-            "categorical to keep it."
-        )
-        together = (
-            "left out, because nearly all of their texts differ, as names of records do; list them "
-            "under categorical to keep them."
-        )
-        if doubt is None:
-            return ColumnNotice(column.name, alone, together)
-        return ColumnNotice(
-            column.name,
-            f"{alone} It is {doubt.alone}",
-            f"{together} They are {doubt.together}",
-            doubt.detail,
+        also = ("", "") if doubt is None else (f"It is {doubt.alone}", f"They are {doubt.together}")
+        return _Useless(
+            f"{found} names of records, not categories",
+            "nearly all of their texts differ, as names of records do",
+            "" if doubt is None else doubt.detail,
+            unless="categorical",
+            advice=also,
         )
     if cells.dtype.is_integer() and kind != "numeric" and different == len(cells):
         low, high = int(str(cells.min())), int(str(cells.max()))
         if high - low == different - 1:
-            return ColumnNotice(
-                column.name,
-                f"left out, because it numbers the rows from {low} to {high} without a gap; list "
-                "it under numeric to keep it.",
-                "left out, because they number the rows without a gap; list them under numeric to "
-                "keep them.",
+            return _Useless(
+                f"it numbers the rows from {low} to {high} without a gap",
+                "they number the rows without a gap",
+                unless="numeric",
             )
     return None
 

@@ -5,7 +5,8 @@ import polars as pl
 import pytest
 
 from cutlayer.data.file_message import FileMessage
-from cutlayer.data.preparation.row_source import ParquetRows, RowSplitter, TextRows
+from cutlayer.data.preparation.parquet_rows import ParquetRows
+from cutlayer.data.preparation.row_source import RowSplitter, TextRows
 from cutlayer.data.preparation.text_blocks import Position
 from cutlayer.errors import DataError
 
@@ -151,8 +152,8 @@ def test_parquet_is_read_as_texts_from_any_row(tmp_path):
     path = tmp_path / "rows.parquet"
     frame = pl.DataFrame({"n": [1.0, 2.5, None], "raw": [b"x", b"y", b"z"], "t": ["a", None, "c"]})
     frame.write_parquet(path)
-    rows = ParquetRows(path, FileMessage("label party", path))
-    assert rows.names == ("n", "t")
+    rows = ParquetRows(path, FileMessage("label party", path), columns=("n", "t"))
+    assert rows.names == ("n", "raw", "t")
     (block,) = rows.blocks(Position())
     assert block.frame.rows() == [("1", "a"), ("2.5", None), (None, "c")]
     (rest,) = rows.blocks(Position(1, 2, 1))

@@ -63,7 +63,8 @@ def avazu(path: Path, label_party: Sequence[str] = AVAZU_CUT) -> RawTable:
         ConfigurationError: a pattern fits no column, or nothing is left for the non-label party.
         DataError: there is no such file, or its header lacks a column.
     """
-    names, _, start = header_of(path, delimiter=",", quote="")
+    header = header_of(path, delimiter=",", quote="")
+    names = header.names
     absent = [name for name in AVAZU_COLUMNS if name not in names]
     if absent:
         raise FileMessage(LABEL_PARTY, path).error(
@@ -80,4 +81,4 @@ def avazu(path: Path, label_party: Sequence[str] = AVAZU_CUT) -> RawTable:
         label_values=_BINARY_LABEL,
         time_column="hour",
     )
-    return text_table("avazu", path, layout, label_party, delimiter=",", start=start)
+    return text_table("avazu", path, layout, label_party, delimiter=",", start=header.start)

@@ -1,21 +1,17 @@
 """The layout of a table: which column is what, and what a cell must look like."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cutlayer.data.cell_values import Decimal, with_point
 from cutlayer.data.preparation.rejects import Reject
 from cutlayer.data.preparation.row_source import RowBlock
-
-UNDERSTOOD: Final[Mapping[str, int]] = {
-    **dict.fromkeys(("1", "true", "yes"), 1),
-    **dict.fromkeys(("0", "false", "no"), 0),
-}
-"""Labels that need no explanation, in lower case."""
+from cutlayer.data.record_ids import canonical_ids
 
 WEEKDAY: Final = "weekday"
 HOUR_OF_DAY: Final = "hour"
@@ -63,10 +59,10 @@ class Layout:
     numbers: tuple[str, ...]
     categories: tuple[str, ...]
     """Names as in the output; :data:`WEEKDAY` and :data:`HOUR_OF_DAY` come from ``time_column``."""
-    label_values: Mapping[str, int] | None = None
-    """What a label may be, exactly; ``None``: :data:`UNDERSTOOD`, capital letters or not."""
-    positive: str | None = None
-    """The one value that is positive; every other one is then negative."""
+    label_values: Mapping[str, int] = field(default_factory=dict)
+    """What each text of a label means; another one is a reject."""
+    positive: tuple[str, ...] = ()
+    """Where it is not empty: the texts that are positive; every other one is then negative."""
     whole: bool = False
     """Whether numbers must be whole."""
     hexadecimal: bool = False
@@ -74,9 +70,11 @@ class Layout:
     time_column: str | None = None
     """A column of YYMMDDHH."""
     missing: tuple[str, ...] = ()
-    """Texts that mean "missing" in features, apart from empty cells."""
+    """Texts that mean "missing", apart from empty cells; in an id they do not."""
     strip: bool = False
     """Whether spaces around a cell are no part of it."""
+    decimal: Decimal = "."
+    """What stands in front of a number's fraction."""
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -105,11 +103,12 @@ class Layout:
 
     def _as_rows(self, values: pl.DataFrame, rejects: tuple[Reject, ...]) -> TypedRows:
         """Sound rows, by field."""
+        ids = values["id"] if self.id_column is None else canonical_ids(values["id"]).series
         numbers = np.empty((values.height, len(self.numbers)), dtype=np.float64)
         for place in range(len(self.numbers)):
             numbers[:, place] = values[f"n{place}"].fill_null(0.0).to_numpy()
         categories = tuple(values[f"c{place}"] for place in range(len(self.categories)))
-        return TypedRows(values["id"], values["label"], numbers, categories, rejects)
+        return TypedRows(ids.alias("id"), values["label"], numbers, categories, rejects)
 
     def _column(self, name: str) -> pl.Expr:
         """A column of the file, by its position."""
@@ -129,22 +128,21 @@ class Layout:
     def _label(self) -> pl.Expr:
         """1, 0, or null where it is neither."""
         cell = self._column(self.label_column)
-        if self.positive is not None:
-            return pl.when(cell.is_not_null()).then(cell == self.positive).cast(pl.Int8)
-        known, cell = (
-            (UNDERSTOOD, cell.str.to_lowercase())
-            if self.label_values is None
-            else (self.label_values, cell)
-        )
-        return cell.replace_strict(
-            list(known), list(known.values()), default=None, return_dtype=pl.Int8
-        )
+        known = self.label_values
+        if not self.positive:
+            return cell.replace_strict(
+                list(known), list(known.values()), default=None, return_dtype=pl.Int8
+            )
+        given = cell.is_not_null() & ~cell.is_in(self.missing)
+        return pl.when(given).then(cell.is_in(self.positive)).cast(pl.Int8)
 
     def _feature_expressions(self) -> dict[str, pl.Expr]:
         """Numbers ``n0``, ``n1`` ... and categories ``c0``, ``c1`` ..."""
         kind = pl.Int64 if self.whole else pl.Float64
         numbers = {
-            f"n{place}": self._feature(name).cast(kind, strict=False).cast(pl.Float64)
+            f"n{place}": with_point(self._feature(name), self.decimal)
+            .cast(kind, strict=False)
+            .cast(pl.Float64)
             for place, name in enumerate(self.numbers)
         }
         derived = self._time_expressions()

@@ -31,6 +31,8 @@ class Prepared:
     rejected: int
     parts: dict[str, int]
     """Rows that train, validate and test."""
+    notices: tuple[str, ...] = ()
+    """What was decided about the columns unasked, one line each."""
 
 
 def made(out: Path, plan: Json, write: Callable[[WorkFolder], None]) -> Prepared:
@@ -51,7 +53,8 @@ def made(out: Path, plan: Json, write: Callable[[WorkFolder], None]) -> Prepared
                 write(work)
     work.clear()
     schema = work.schema()
-    return Prepared(out, schema["rows"], schema["rejected"], schema["parts"])
+    notices = tuple(schema.get("notices", ()))  # images have none
+    return Prepared(out, schema["rows"], schema["rejected"], schema["parts"], notices)
 
 
 def source_mark(path: Path) -> Json:

@@ -14,7 +14,8 @@ from polars.exceptions import PanicException, PolarsError
 from cutlayer.data.file_message import FileMessage, listing
 from cutlayer.data.parquet_table import is_parquet
 from cutlayer.data.party_table import LABEL_PARTY
-from cutlayer.data.preparation.raw_table import TableColumns, column_names, table
+from cutlayer.data.preparation.any_table import TableColumns, table
+from cutlayer.data.preparation.raw_table import column_names
 from cutlayer.data.preparation.rejects import Reject
 from cutlayer.errors import ConfigurationError, DataError
 

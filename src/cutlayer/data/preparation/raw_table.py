@@ -1,27 +1,23 @@
 """Raw tables: a file as it is downloaded, what its columns are, and who gets which."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-import polars as pl
-
-from cutlayer.data.column_choice import ROW_NUMBER
 from cutlayer.data.file_message import FileMessage, listing
+from cutlayer.data.header_names import header_names
 from cutlayer.data.packed_text import end_of_records
 from cutlayer.data.parquet_table import is_parquet
 from cutlayer.data.party_table import LABEL_PARTY, PartyName
 from cutlayer.data.preparation.layout import Layout
-from cutlayer.data.preparation.options import Progress
-from cutlayer.data.preparation.row_source import ParquetRows, RowSource, TextRows
+from cutlayer.data.preparation.parquet_rows import ParquetRows
+from cutlayer.data.preparation.row_source import RowSource, TextRows, in_utf_8
 from cutlayer.data.preparation.text_blocks import Position, text_blocks
+from cutlayer.data.record_blocks import ENCODINGS, Encoding
 from cutlayer.data.text_layout import text_layout
 from cutlayer.errors import ConfigurationError, DataError
-
-RESERVED: Final = ("id", "part", "label")
-"""Columns of the output; no feature may be called so."""
 
 _HEAD_BYTES: Final = 1 << 16
 
@@ -37,6 +33,10 @@ class RawTable:
     """Features of the label party; all others are the non-label party's."""
     open: Callable[[int], RowSource]
     """The file in blocks of so many bytes."""
+    notices: tuple[str, ...] = ()
+    """What was decided about the columns unasked, and which of them give the label away."""
+    noticed: frozenset[str] = frozenset()
+    """The columns that these are about."""
 
     @property
     def message(self) -> FileMessage:
@@ -51,92 +51,6 @@ class RawTable:
         )
 
 
-@dataclass(frozen=True)
-class TableColumns:
-    """What the columns of any other table are; names or shell patterns for features."""
-
-    label: str
-    id: str = ROW_NUMBER
-    positive: str | None = None
-    """The label's value that is positive, all others being negative. ``None`` understands 1/0,
-    true/false and yes/no."""
-    numeric: tuple[str, ...] = ()
-    """Columns of numbers: a row with text in one of them is a reject."""
-    categorical: tuple[str, ...] = ()
-    """Columns of categories. A column that neither list names is numeric if all its cells are."""
-    drop: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    """Texts that mean "missing", apart from an empty cell."""
-    label_party: tuple[str, ...] = ()
-    """Features of the label party; by default it gets none."""
-    delimiter: str | None = None
-    """``None``: found from the first lines."""
-
-
-def table(path: Path, columns: TableColumns, progress: Progress | None = None) -> RawTable:
-    """Any table with a header: CSV (UTF-8, plain or gzip) or Parquet.
-
-    Where a column's kind is not named, the file is gone through once to find it.
-
-    Raises:
-        ConfigurationError: a column or pattern fits nothing, a feature has a reserved name, or
-            nothing is left for the non-label party.
-        DataError: the file cannot be read.
-    """
-    require_file(path)
-    if columns.delimiter is not None and len(columns.delimiter) != 1:
-        raise ConfigurationError(f"delimiter must be one sign, got {columns.delimiter!r}.")
-    message = FileMessage(LABEL_PARTY, path)
-    if is_parquet(path, message):
-        delimiter, start = "", Position()
-        names = ParquetRows(path, message).names
-    else:
-        names, delimiter, start = header_of(path, delimiter=columns.delimiter, quote='"')
-    layout, features = _declared(names, columns, message)
-    if delimiter:
-        raw = text_table("table", path, layout, (), delimiter=delimiter, start=start, quote='"')
-    else:
-        raw = RawTable("table", path, layout, (), lambda _: ParquetRows(path, message))
-    raw = replace(raw, layout=_with_kinds(raw, features, progress))
-    return replace(raw, label_party=_cut(raw.layout, columns.label_party))
-
-
-def _declared(
-    names: tuple[str, ...], columns: TableColumns, message: FileMessage
-) -> tuple[Layout, list[str]]:
-    """The layout as far as it was declared, and all features in the order of the file."""
-    row_numbers = columns.id == ROW_NUMBER
-    roles = [columns.label] if row_numbers else [columns.label, columns.id]
-    for name in roles:
-        if name not in names:
-            raise message.no_such_column(name, names)
-    free = [name for name in names if name not in roles]
-    dropped = matched(columns.drop, free, "drop")
-    free = [name for name in free if name not in dropped]
-    numeric = matched(columns.numeric, free, "numeric")
-    categorical = matched(columns.categorical, free, "categorical")
-    both, reserved = numeric & categorical, set(free) & set(RESERVED)
-    if both:
-        raise ConfigurationError(f"{listing(sorted(both))} cannot be both numeric and categorical.")
-    if reserved:
-        raise ConfigurationError(
-            f"No feature may be called {listing(sorted(reserved))}. Rename or drop it."
-        )
-    if columns.id == columns.label:
-        raise ConfigurationError(f"id and label must differ, both are {columns.label!r}.")
-    layout = Layout(
-        names=names,
-        id_column=None if row_numbers else columns.id,
-        label_column=columns.label,
-        numbers=tuple(name for name in free if name in numeric),
-        categories=tuple(name for name in free if name in categorical),
-        positive=columns.positive,
-        missing=columns.missing,
-        strip=True,
-    )
-    return layout, free
-
-
 def column_names(path: Path) -> tuple[str, ...]:
     """The columns of a CSV with a header, or of Parquet, that can be read as texts.
 
@@ -147,7 +61,7 @@ def column_names(path: Path) -> tuple[str, ...]:
     message = FileMessage(LABEL_PARTY, path)
     if is_parquet(path, message):
         return ParquetRows(path, message).names
-    return header_of(path, delimiter=None, quote='"')[0]
+    return header_of(path, delimiter=None, quote='"').names
 
 
 def matched(patterns: Sequence[str], names: Sequence[str], option: str) -> set[str]:
@@ -170,7 +84,7 @@ def matched(patterns: Sequence[str], names: Sequence[str], option: str) -> set[s
     return found
 
 
-def _cut(layout: Layout, patterns: Sequence[str]) -> tuple[str, ...]:
+def cut_of(layout: Layout, patterns: Sequence[str]) -> tuple[str, ...]:
     """Features of the label party."""
     chosen = matched(patterns, layout.features, "label_party")
     if chosen and len(chosen) == len(layout.features):
@@ -190,6 +104,7 @@ def text_table(
     delimiter: str,
     start: Position,
     quote: str = "",
+    encoding: Encoding = "utf-8",
 ) -> RawTable:
     """A table in a delimited text."""
 
@@ -202,15 +117,27 @@ def text_table(
             quote=quote,
             block_bytes=block_bytes,
             start=start,
+            encoding=encoding,
         )
 
-    chosen = _cut(layout, label_party) if label_party else ()
+    chosen = cut_of(layout, label_party) if label_party else ()
     return RawTable(name, path, layout, chosen, opened)
 
 
+@dataclass(frozen=True)
+class Header:
+    """What the first record of a text tells."""
+
+    names: tuple[str, ...]
+    delimiter: str
+    start: Position
+    """Where the rows begin."""
+    notices: tuple[str, ...]
+
+
 def header_of(
-    path: Path, *, delimiter: str | None, quote: str
-) -> tuple[tuple[str, ...], str, Position]:
+    path: Path, *, delimiter: str | None, quote: str, encoding: Encoding = "utf-8"
+) -> Header:
     """Names of the columns, the delimiter, and where the rows begin."""
     require_file(path)
     message = FileMessage(LABEL_PARTY, path)
@@ -219,24 +146,21 @@ def header_of(
     if first is None or not first.data.strip():
         raise message.error("must hold a table, but is empty or begins with a blank line.")
     mark = first.end - len(first.data)  # a byte order mark, perhaps
-    sample = first.data.decode(errors="replace").encode()
+    data = in_utf_8(first.data, encoding)
+    sample = data.decode(errors="replace").encode()
     layout = text_layout(sample, message, delimiter=delimiter, quote=quote)
     header = _first_record(first.data, quote.encode())
     try:
-        header.decode()
+        in_utf_8(header, encoding).decode()
     except UnicodeDecodeError as error:
         raise message.error(
-            "the header must be UTF-8 text, but holds other bytes. Convert the file, for example "
-            "with iconv."
+            f"the header must be {encoding} text, but holds other bytes. If the file is in another "
+            f"encoding, set encoding ({', '.join(ENCODINGS)}), or convert it, for example with "
+            "iconv."
         ) from error
-    twice = [name for name in dict.fromkeys(layout.first) if layout.first.count(name) > 1]
-    if twice or not all(layout.first):
-        found = f"{listing(twice)} stands there twice" if twice else "one is empty"
-        raise message.error(
-            f"every column must have a name of its own in the header, but {found}. Rename it."
-        )
+    names, notices = header_names(layout.first, message)
     start = Position(mark + len(header), 1 + header.count(b"\n"), 0)
-    return layout.first, layout.delimiter, start
+    return Header(names, layout.delimiter, start, notices)
 
 
 def _first_record(data: bytes, mark: bytes) -> bytes:
@@ -245,35 +169,6 @@ def _first_record(data: bytes, mark: bytes) -> bytes:
     while end and not end_of_records(data[:end], mark):
         end = data.find(b"\n", end) + 1
     return data[:end] if end else data
-
-
-def _with_kinds(raw: RawTable, names: Sequence[str], progress: Progress | None) -> Layout:
-    """The layout with every feature numeric or categorical, in the order of the file."""
-    layout = raw.layout
-    open_ones = [name for name in names if name not in layout.features]
-    undecided = {name: layout.names.index(name) for name in open_ones}
-    filled: set[str] = set()
-    source = raw.open(_HEAD_BYTES << 7)
-    for block in source.blocks(source.start) if undecided else ():
-        for name, place in list(undecided.items()):
-            cells = block.frame[str(place)].str.strip_chars()
-            cells = cells.set(cells.is_in([*layout.missing, ""]).fill_null(value=False), None)
-            numbers = cells.cast(pl.Float64, strict=False)
-            if numbers.null_count() > cells.null_count():
-                del undecided[name]
-            elif cells.null_count() < len(cells):
-                filled.add(name)
-        if progress is not None:
-            rows = block.end.row
-            progress("kinds of columns", rows=rows, done=block.read, total=source.size)
-        if not undecided:
-            break
-    numeric = {*layout.numbers, *(set(undecided) & filled)}
-    return replace(
-        layout,
-        numbers=tuple(name for name in names if name in numeric),
-        categories=tuple(name for name in names if name not in numeric),
-    )
 
 
 def require_file(path: Path) -> None:

@@ -5,19 +5,17 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from polars.exceptions import PanicException, PolarsError
+from polars.exceptions import PolarsError
 
-from cutlayer.data.cell_values import as_text
 from cutlayer.data.file_message import FileMessage
 from cutlayer.data.preparation.rejects import Reject
 from cutlayer.data.preparation.text_blocks import Position, text_blocks
-
-_PARQUET_ROWS: Final = 50_000
+from cutlayer.data.record_blocks import Encoding
 
 
 @dataclass(frozen=True)
@@ -46,6 +44,8 @@ class RowSource(Protocol):
     """Where the first row begins."""
     size: int
     """Of the file, in the unit of ``RowBlock.read``."""
+    row_word: str
+    """What a row of the file is called: ``line`` or ``row``."""
 
     def blocks(self, start: Position) -> Iterator[RowBlock]:
         """All rows from there on. Where a block ends depends on the file alone."""
@@ -54,6 +54,8 @@ class RowSource(Protocol):
 
 class TextRows:
     """A delimited text. A ``RowSource``."""
+
+    row_word = "line"
 
     def __init__(
         self,
@@ -65,10 +67,12 @@ class TextRows:
         quote: str,
         block_bytes: int,
         start: Position,
+        encoding: Encoding = "utf-8",
     ) -> None:
         self.names, self.start = names, start
         self._path, self._message, self._block_bytes = path, message, block_bytes
         self._splitter = RowSplitter(delimiter, quote, len(names))
+        self._encoding = encoding
         self.size: int = path.stat().st_size
 
     def blocks(self, start: Position) -> Iterator[RowBlock]:
@@ -81,7 +85,7 @@ class TextRows:
             quote=self._splitter.quote,
             block_bytes=self._block_bytes,
         ):
-            split = self._splitter.split(block.data)
+            split = self._splitter.split(in_utf_8(block.data, self._encoding))
             line_ends = block.data.count(b"\n")
             rejects = tuple(Reject(line + one.line, one.reason) for one in split.rejects)
             end = Position(block.end, line + line_ends, row + split.count)
@@ -89,49 +93,6 @@ class TextRows:
                 split.frame, line + split.lines, row + 1 + split.numbers, rejects, end, block.read
             )
             line, row = end.line, end.row
-
-
-class ParquetRows:
-    """A Parquet file whose columns are read as texts. A ``RowSource``."""
-
-    def __init__(self, path: Path, message: FileMessage) -> None:
-        self._path, self._message = path, message
-        self.start = Position()
-        try:
-            kinds = pl.scan_parquet(path, glob=False).collect_schema()
-            self._rows: int = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
-        except (PolarsError, PanicException, OSError) as error:
-            raise self._damaged(error) from error
-        self._usable = {
-            place: name
-            for place, (name, kind) in enumerate(kinds.items())
-            if not (kind.is_nested() or kind in (pl.Binary, pl.Object))
-        }
-        self.names: tuple[str, ...] = tuple(self._usable.values())
-        self.size: int = self._rows
-
-    def blocks(self, start: Position) -> Iterator[RowBlock]:
-        """All rows from there on, 50,000 at a time."""
-        for first in range(start.row, self._rows, _PARQUET_ROWS):
-            count = min(_PARQUET_ROWS, self._rows - first)
-            try:
-                frame = self._slice(first, count)
-            except (PolarsError, PanicException, OSError) as error:
-                raise self._damaged(error) from error
-            texts = {str(place): as_text(column) for place, column in enumerate(frame)}
-            rows = np.arange(first + 1, first + count + 1, dtype=np.int64)
-            end = Position(first + count, first + count + 1, first + count)
-            yield RowBlock(pl.DataFrame(texts), rows, rows, (), end, first + count)
-
-    def _slice(self, first: int, count: int) -> pl.DataFrame:
-        """Some rows; groups of rows before them are skipped."""
-        lazy = pl.scan_parquet(self._path, glob=False).slice(first, count)
-        return lazy.select(pl.nth(list(self._usable))).collect()
-
-    def _damaged(self, error: BaseException) -> Exception:
-        """The error for what polars could not read."""
-        why = str(error).partition("\n")[0][:200] or type(error).__name__
-        return self._message.error(f"must be a whole Parquet file, but: {why}. Write it again.")
 
 
 @dataclass(frozen=True)
@@ -265,6 +226,13 @@ class RowSplitter:
     def _empty(self) -> pl.DataFrame:
         """No row."""
         return pl.DataFrame(schema={str(place): pl.String for place in range(self.width)})
+
+
+def in_utf_8(data: bytes, encoding: Encoding) -> bytes:
+    """Text of another encoding as UTF-8; bytes that it does not allow stay, and are no UTF-8."""
+    if encoding == "utf-8" or data.isascii():
+        return data
+    return data.decode(encoding, errors="surrogateescape").encode(errors="surrogateescape")
 
 
 def _wrong_count(fields: int, width: int) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from cutlayer.data.column_notices import lines_of
 from cutlayer.data.party_table import LABEL_PARTY, NON_LABEL_PARTY
 from cutlayer.data.preparation.category_counts import CategoryCounts
 from cutlayer.data.preparation.layout import TypedRows
@@ -30,7 +31,7 @@ from cutlayer.data.preparation.output import (
 from cutlayer.data.preparation.raw_table import RawTable
 from cutlayer.data.preparation.rejects import RejectTally, rejects_csv
 from cutlayer.data.preparation.text_blocks import Position
-from cutlayer.data.preparation.vocabulary import Coding, ExactCoding, HashedCoding
+from cutlayer.data.preparation.vocabulary import Coding, ExactCoding, HashedCoding, few_codes
 from cutlayer.data.preparation.work_folder import Json, WorkFolder, write_whole
 from cutlayer.data.prepared_files import shard_name
 from cutlayer.errors import ConfigurationError
@@ -182,18 +183,22 @@ class _Run:
         self, work: WorkFolder, shards: list[Json], statistics: NumberStatistics, coding: Coding
     ) -> None:
         """Vocabularies, rejects and the schema; then the folder is whole."""
-        layout = self.raw.layout
+        layout, options = self.raw.layout, self.options
         for party, folder in FOLDERS.items():
             if isinstance(coding, ExactCoding) and layout.categories:
                 frame = coding.as_frame(layout.categories)
                 own = frame.filter(pl.col("column").is_in(self.raw.features_of(party)))
                 write_whole(work.staging / folder / VOCABULARY_FILE, own.write_parquet)
         join_rejects(work, len(shards))
+        totals = summary(shards)
+        rare = few_codes(coding, layout.categories, totals["parts"]["train"], options.min_count)
+        rare = [notice for notice in rare if notice.column not in self.raw.noticed]
+        told = lines_of(rare, lambda text, column: self.raw.message.notice(text, column=column))
         sizes = dict(zip(layout.categories, coding.sizes, strict=True)) if layout.categories else {}
         work.finish(
             {
                 "kind": "table",
-                **summary(shards),
+                **totals,
                 "parties": {
                     party: {
                         "folder": folder,
@@ -205,6 +210,7 @@ class _Run:
                     for party, folder in FOLDERS.items()
                 },
                 "statistics": {"columns": layout.numbers, **statistics.to_json()},
+                "notices": [*self.raw.notices, *told],
             }
         )
 

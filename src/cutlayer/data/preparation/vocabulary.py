@@ -8,6 +8,8 @@ from zlib import crc32
 import polars as pl
 from typing_extensions import override
 
+from cutlayer.data.column_notices import ColumnNotice
+from cutlayer.data.encoding import RARE_SHARE
 from cutlayer.data.prepared_files import MAX_CODES
 from cutlayer.errors import DataError
 
@@ -84,6 +86,40 @@ class ExactCoding(Coding):
         """What :meth:`as_frame` made."""
         tables = [frame.filter(pl.col("column") == name).drop("column") for name in names]
         return cls(tuple(tables))
+
+
+def few_codes(
+    coding: Coding, names: Sequence[str], training: int, min_count: int
+) -> list[ColumnNotice]:
+    """A notice for each column in which many training rows have no code of their own.
+
+    Args:
+        coding: of all columns of categories; hashed codes are counted by nobody.
+        names: of the columns.
+        training: how many rows train.
+        min_count: how often a value must occur to get a code.
+    """
+    if not isinstance(coding, ExactCoding):
+        return []
+    notices = []
+    for name, table in zip(names, coding.tables, strict=True):
+        rare = 1 - int(table["times"].sum()) / max(1, training)
+        if rare < RARE_SHARE:
+            continue
+        one = table.height == 1
+        kept = "1 value has a code" if one else f"{table.height:,} values have a code"
+        notices.append(
+            ColumnNotice(
+                name,
+                f"{kept} of {'its' if one else 'their'} own, as {min_count} training rows or more "
+                f"hold {'it' if one else 'each'}; all others, "
+                f"{rare:.0%} of the rows, share one. --min-count changes that.",
+                f"only values that {min_count} training rows or more hold have a code of their "
+                "own; all others share one. --min-count changes that.",
+                f"{kept}, {rare:.0%} of the rows none",
+            )
+        )
+    return notices
 
 
 @dataclass(frozen=True)
