@@ -23,3 +23,10 @@ def test_every_line_of_who_might_attack_has_a_test_or_is_an_assumption():
     assert len(rows) >= 10
     for row in rows:
         assert "::test_" in row or "*assumption*" in row, row
+
+
+def test_every_place_where_labels_decide_something_has_a_test():
+    table = PAGE.partition("## What labels decide, and when")[2].partition("\n## ")[0]
+    rows = [row for row in table.splitlines() if row.startswith("| ")][2:]
+    assert len(rows) >= 15
+    assert all(row.count(" | ") == 3 and "::test_" in row.rpartition(" | ")[2] for row in rows)

@@ -47,6 +47,7 @@ from cutlayer.protocol.transports.patient_socket import PatientSocket
 from cutlayer.protocol.transports.stream import StreamTransport
 
 RUN = "hostile"
+RECORDS = 46
 LONG, SHORT = 30.0, 1.5
 _TENSOR = {Role.NON_LABEL: Kind.ACTIVATION, Role.LABEL: Kind.GRADIENT}
 _LAYOUT = struct.Struct("<4sHBB8sQIIQI")
@@ -164,7 +165,7 @@ def terms(**changes: object) -> Terms:
         "epochs": 2,
         "batch_size": 8,
         "cut_width": 4,
-        "folds": 4,
+        "folds": 3,
         "order": "nonces",
         "checkpoint_every": 2,
         **changes,
@@ -173,12 +174,12 @@ def terms(**changes: object) -> Terms:
 
 
 def records(labels: torch.Tensor | None = None) -> tuple[TensorRecords, TensorRecords]:
-    """40 records of both parties."""
+    """The records of both parties."""
     generator = torch.Generator().manual_seed(5)
-    numbers = torch.randn(40, 5, generator=generator)
+    numbers = torch.randn(RECORDS, 5, generator=generator)
     if labels is None:
         labels = (numbers.sum(1) > 0).long()
-    ids = tuple(f"r{i:03d}" for i in range(40))
+    ids = tuple(f"r{i:03d}" for i in range(RECORDS))
     return (
         TensorRecords(Role.LABEL.value, ids, numbers[:, 3:], labels),
         TensorRecords(Role.NON_LABEL.value, ids, numbers[:, :3]),
@@ -781,18 +782,18 @@ def _bugs_of_ids_and_split() -> list[Bug]:
         bugs.extend(Bug(name, r, kind, _one(change), error, says, **more) for r in roles)
 
     ids = Kind.IDS
-    for name, rows in (("More", 41), ("Less", 39), ("None", 0)):
+    for name, rows in (("More", RECORDS + 1), ("Less", RECORDS - 1), ("None", 0)):
         add(
             f"Ids{name}",
             ids,
             lambda f, rows=rows: f.with_payload(bytes(16 * rows), rows=rows),
-            rf"IDS of shape \({rows}, 16\) where \(40, 16\) was due",
+            rf"IDS of shape \({rows}, 16\) where \({RECORDS}, 16\) was due",
         )
     add(
         "IdsShort",
         ids,
-        lambda f: f.with_payload(f.payload[:600], width=15),
-        r"IDS of shape \(40, 15\)",
+        lambda f: f.with_payload(f.payload[: 15 * RECORDS], width=15),
+        rf"IDS of shape \({RECORDS}, 15\)",
     )
     add(
         "IdsRepeated",
@@ -803,15 +804,17 @@ def _bugs_of_ids_and_split() -> list[Bug]:
     add(
         "IdsOfNobody",
         ids,
-        lambda f: f.with_payload(b"".join(sha256(bytes([i])).digest()[:16] for i in range(40))),
-        "party: None of this party's 40 ids is among the peer's 40",
+        lambda f: f.with_payload(
+            b"".join(sha256(bytes([i])).digest()[:16] for i in range(RECORDS))
+        ),
+        f"party: None of this party's {RECORDS} ids is among the peer's {RECORDS}",
         DataError,
         told="failed",
     )
     add(
         "IdsAsNumbers",
         ids,
-        lambda f: replace(f.shaped(40, 16), code=_FLOAT),
+        lambda f: replace(f.shaped(RECORDS, 16), code=_FLOAT),
         "IDS with elements of torch.float32",
     )
     split = Kind.SPLIT

@@ -14,10 +14,8 @@ from cutlayer.audits import LeakAuditor, LiveLeak, Truth, leak_audit
 from cutlayer.audits.attack_tally import AttackTally
 from cutlayer.audits.live_leak import live_attacks
 from cutlayer.audits.release_audit import ReleaseAudit
-from cutlayer.errors import DataError
 from cutlayer.leakage.leak_auc import leak_auc
-from cutlayer.parties import InputShape, LabelParty, NonLabelParty, label_party
-from cutlayer.parties.agreement import agree_on
+from cutlayer.parties import InputShape, LabelParty, NonLabelParty
 from cutlayer.parties.checkpoint import save_half
 from cutlayer.parties.compute import Compute
 from cutlayer.parties.perturbing_heads import head_for
@@ -26,7 +24,7 @@ from cutlayer.protocol import Kind, in_memory_pair
 from cutlayer.protocol.transports.stream import StreamTransport
 from cutlayer.rng import SecretNoise
 from tests.faults import misbehaving_peer
-from tests.faults.misbehaving_peer import Frame, play, records
+from tests.faults.misbehaving_peer import RECORDS, Frame, play, records
 from tests.faults.misbehaving_peer import terms as hostile_terms
 from tests.parties.conftest import adam, make_bottom, make_top, question, tables, terms
 
@@ -34,10 +32,9 @@ TRUE = records()[0].labels
 LABELS = {
     "true": TRUE,
     "inverted": 1 - TRUE,
-    "random": torch.randint(2, (40,), generator=torch.Generator().manual_seed(1)),
-    # Training batches of one class, and a test part that still has both.
-    "training positives": torch.ones(40, dtype=torch.int64),
-    "training negatives": torch.zeros(40, dtype=torch.int64),
+    "random": torch.randint(2, (RECORDS,), generator=torch.Generator().manual_seed(1)),
+    "all positive": torch.ones(RECORDS, dtype=torch.int64),
+    "all negative": torch.zeros(RECORDS, dtype=torch.int64),
 }
 
 
@@ -73,14 +70,10 @@ def test_s1_kinds_sizes_and_order_do_not_depend_on_labels(
     """Through journal and checkpoints."""
     cut = partial(hostile_terms, micro_batches=micro_batches)
     monkeypatch.setattr(misbehaving_peer, "terms", cut)
-    ids = records()[0].ids
-    held_out = agree_on(ids, hostile_terms()).test
     seen = {}
     for name, labels in LABELS.items():
         frames.clear()
-        own = labels.clone()
-        own[held_out] = TRUE[held_out]  # one class there is refused before the first message
-        played = play(None, tmp_path / name, own)
+        played = play(None, tmp_path / name, labels)
         assert played.error is None
         seen[name] = [(f.kind, f.code, f.step, f.rows, f.width, f.size) for f in frames]
         if micro_batches > 1:  # two threads send: only the order within a kind is fixed
@@ -88,18 +81,6 @@ def test_s1_kinds_sizes_and_order_do_not_depend_on_labels(
         # Clocks, nonces and checkpoints of HELLO have texts of one length.
     assert len(seen["true"]) > 20
     assert all(one == seen["true"] for one in seen.values())
-
-
-def test_s1_s6_what_cannot_be_scored_is_told_to_the_operator_alone(frames, tmp_path, monkeypatch):
-    """The farewell comes first, since labels decide it."""
-
-    def refused(logit, labels, part, **_):
-        raise DataError(f"label party: the {part} records cannot be scored.")
-
-    monkeypatch.setattr(label_party, "evaluate", refused)
-    played = play(None, tmp_path)
-    assert isinstance(played.error, DataError)
-    assert [frame.kind for frame in frames[-2:]] == [Kind.BYE, Kind.BYE]
 
 
 def test_s4_the_fields_that_a_peer_sees_are_these_and_no_others(frames, tmp_path):

@@ -24,6 +24,8 @@ address = "127.0.0.1:{port}"
 identity = "{folder}/{party}-party"
 folder = "{folder}/run-{party}"
 batch_size = 4
+validation_share = 0
+test_share = 0.3
 """
 
 
@@ -171,11 +173,19 @@ def test_of_a_large_file_only_the_ids_are_read(parties, monkeypatch):
 
 @pytest.mark.parametrize(
     ("batch_size", "verdict"),
-    # Of 40 records 28 are expected to train: 40 x (1 - .1 - .2).
+    # Of 40 records 28 are expected to train: 40 x (1 - .3).
     [("28", Verdict.OK), ("29", Verdict.WARNING), ("41", Verdict.FAULT)],
 )
 def test_batches_that_the_records_cannot_fill(parties, batch_size, verdict):
     assert verdict_of(parties, "batches", batch_size=batch_size) is verdict
+
+
+@pytest.mark.parametrize(("share", "verdict"), [("0.25", Verdict.OK), ("0.24", Verdict.WARNING)])
+def test_a_part_that_is_likely_to_be_refused_for_its_size(parties, share, verdict):
+    check = checkup(parties, test_share=share)["batches"]
+    assert check.verdict is verdict
+    small = "about 9 of 40 records fall into the test part, which needs at least 10"
+    assert (small in check.found) == (verdict is Verdict.WARNING)
 
 
 def kept_run(parties, steps=3, protection=None):

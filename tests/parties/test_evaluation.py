@@ -84,6 +84,52 @@ def test_a_perfect_order_does_not_claim_certainty():
     assert (1 - t) ** 2 == pytest.approx(1.959964**2 * variance, rel=1e-5)
 
 
-def test_one_class_is_named():
-    with pytest.raises(DataError, match="the test records cannot be scored"):
-        evaluate(torch.randn(3), torch.ones(3).long(), "test", base_share=0.5)
+LOGIT = torch.tensor([2.0, -1.0, 0.0])
+
+
+def test_all_of_it_where_both_classes_are_there():
+    found = evaluate(LOGIT, torch.tensor([1, 0, 1]), "test", base_share=0.5)
+    assert found.auc == 1.0  # 2 and 0 both lie above -1
+    # -ln sigmoid(2) = .126928, -ln(1 - sigmoid(-1)) = .313262, -ln sigmoid(0) = .693147
+    assert found.loss == pytest.approx((0.126928 + 0.313262 + 0.693147) / 3, abs=1e-6)
+    assert found.undefined == ""
+    assert found.defined() == (found.auc, found.loss, found.interval)
+
+
+@pytest.mark.parametrize(("label", "word"), [(0, "negative"), (1, "positive")])
+def test_records_of_one_class_have_a_loss_and_no_auc(label, word):
+    found = evaluate(LOGIT, torch.full((3,), label), "validation", base_share=0.25)
+    assert found.auc is None
+    assert found.interval is None
+    sign = 1 if label else -1
+    losses = [math.log1p(math.exp(-sign * value)) for value in LOGIT.tolist()]
+    assert found.loss == pytest.approx(sum(losses) / 3, abs=1e-9)
+    assert found.positive_share == label
+    assert f"since all 3 of them are {word}" in found.undefined
+    assert found.undefined.startswith("label party: the AUC of the validation records")
+    with pytest.raises(DataError, match="all 3 of them"):
+        found.defined()
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("labels", [[1, 0, 1], [0, 0, 0]])
+def test_a_model_that_diverged_has_neither(bad, labels):
+    logit = torch.tensor([bad, 1.0, bad])
+    found = evaluate(logit, torch.tensor(labels), "test", base_share=0.5)
+    assert (found.auc, found.loss, found.interval, found.mean_probability) == (None,) * 4
+    assert "2 of 3 predictions are NaN or infinite" in found.undefined
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_one_record_of_its_class_suffices(label):
+    """However it is placed: first, last, or between two others."""
+    for place in range(3):
+        labels = torch.full((3,), 1 - label)
+        labels[place] = label
+        found = evaluate(torch.tensor([0.0, 1.0, 2.0]), labels, "test", base_share=0.5)
+        assert found.auc == (place / 2 if label else 1 - place / 2)
+        assert 0 <= found.interval.low <= found.auc <= found.interval.high <= 1
+
+
+def test_one_record_is_of_one_class():
+    assert evaluate(LOGIT[:1], torch.tensor([1]), "test", base_share=1.0).auc is None

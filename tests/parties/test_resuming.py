@@ -409,23 +409,6 @@ def test_bfloat16_on_the_wire_halves_the_bytes(pair, monkeypatch):
     assert sum(sizes["float32"]) == 2 * sum(sizes["bfloat16"]) > 0
 
 
-def test_a_part_of_one_class_ends_before_anything_is_sent(folders, pair, tmp_path):
-    table = pair[0]
-    run = folders()
-    agreed = meet(*run.parties(NoNoise()))[0].agreement
-    labels = table.labels.clone()
-    position = {name: row for row, name in enumerate(table.ids)}
-    for record in agreed.test.tolist():
-        labels[position[agreed.ids[record]]] = 0
-    spoilt = type(table)(table.party, table.ids, table.features, labels)
-    other = folders("spoilt")
-    other.tables = (spoilt, pair[1])
-    error, _ = meet(*other.parties(NoNoise()))
-    assert isinstance(error, DataError)
-    assert "test records are negative" in str(error)
-    assert not (tmp_path / "spoilt/label/journal").exists()
-
-
 def test_records_aligned_before_cross_no_ids(pair):
     shared = tuple(sorted(set(pair[0].ids)))
     tables = [table.ordered_by(shared) for table in pair]

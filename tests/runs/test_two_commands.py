@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import shutil
+import stat
 import time
 
 import polars as pl
@@ -678,7 +679,7 @@ def test_changed_labels_are_refused_before_anything_is_answered(pair, record):
     status, _, err = done["label"]
     assert status == 2, err
     assert "label party: this run has sent" in err
-    assert "labels of its training records" in err
+    assert "labels of 58 of its records" in err
     assert "begin a run of another name" in err
     assert done["other"][0] == 1
     assert (pair.kept("label") / "journal").read_bytes() == journal
@@ -735,3 +736,15 @@ def test_fewer_epochs_stand_beside_the_bound_of_as_many_releases(pair):
         # k releases under noise of sigma are one under sigma / sqrt(k).
         alike = Residual(sigma=20 / row["epochs"] ** 0.5).guarantee(1)
         assert row["guarantee"]["leak_auc"] == pytest.approx(alike.leak_auc, abs=1e-9)
+
+
+@pytest.mark.parametrize("mode", [None, 0o755, 0o777])
+def test_run_folders_are_for_their_owner_alone(pair, mode):
+    """Also those that were there before, as an earlier process or a careless hand made them."""
+    if mode is not None:
+        for party in ("label", "other"):
+            pair.kept(party).mkdir(parents=True)
+            pair.kept(party).chmod(mode)
+    assert_ended_well(pair.run(label=("--record", "1 MiB")))
+    folders = [pair.kept("label"), pair.kept("other"), pair.kept("label") / "messages"]
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o700] * 3

@@ -200,16 +200,19 @@ def _knowledge_baselines(audited: Audited, audit: TrainingAudit) -> list[Knowled
     ]
 
 
-def mean_and_error(values: Sequence[float]) -> tuple[float | None, float | None]:
+def mean_and_error(values: Sequence[float | None]) -> tuple[float | None, float | None]:
     """Mean over the splits and its standard error, each ``None`` where it is undefined.
 
     >>> mean_and_error([0.5, 0.75])  # two values: their error is half their distance
     (0.625, 0.125)
+    >>> mean_and_error([0.5, None])  # a mean over some of the splits would pass for that of all
+    (None, None)
     """
-    if not values:
+    defined = [value for value in values if value is not None]
+    if not defined or len(defined) < len(values):
         return None, None
-    error = stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
-    return fmean(values), error
+    error = stdev(defined) / len(defined) ** 0.5 if len(defined) > 1 else None
+    return fmean(defined), error
 
 
 def _row(audited: Audited, found: Measurement | None) -> FindingRow:

@@ -144,9 +144,10 @@ class Utility(_Record):
 
     protection: str
     strength: str
-    test_auc: list[float]
-    test_loss: list[float]
-    """Mean binary cross-entropy in nats, one value for each split."""
+    test_auc: list[float | None]
+    """One value for each split; null where it is not defined, as for test records of one class."""
+    test_loss: list[float | None]
+    """Mean binary cross-entropy in nats, one value for each split; null where it is not defined."""
     test_auc_low: list[float | None] = Field(default_factory=list)
     """Lower end of the 95 % interval of each :attr:`test_auc`, over draws of test records."""
     test_auc_high: list[float | None] = Field(default_factory=list)

@@ -78,9 +78,12 @@ def label_party(context: typer.Context, config: Configuration) -> None:
         # Last: whoever finds them true of all that was sent may rely on the page.
         write_findings(run.findings, folder / FINDINGS_FILE)
         print_table(run.findings, console)
-    if half.validation is not None:
-        console.print(_quality("Validation", half.validation))
-    console.print(_quality("Test", half.test))
+    qualities = {"Validation": half.validation, "Test": half.test}
+    for part, found in qualities.items():
+        if found is not None:
+            console.print(_quality(part, found))
+            if found.undefined:
+                console.print(found.undefined, style="bold yellow", soft_wrap=True)
     print_left_out(half.agreement.only_here, half.agreement.only_there, configuration, console)
     console.print(f"Predictions: {folder / PREDICTIONS_FILE}\n{page}", soft_wrap=True)
 
@@ -146,9 +149,13 @@ def predict(
 
 def _quality(part: str, found: Evaluation) -> str:
     """AUC with its interval, and loss beside that of the share of positives alone."""
-    ends = f"{found.interval.low:.4f} to {found.interval.high:.4f}"
-    share = "" if found.base_loss is None else f" (share of positives alone: {found.base_loss:.4f})"
-    return f"{part} AUC {found.auc:.4f} (95 % interval {ends}), loss {found.loss:.4f}{share}"
+    auc = "not defined" if found.auc is None else f"{found.auc:.4f}"
+    if found.interval is not None:
+        auc += f" (95 % interval {found.interval.low:.4f} to {found.interval.high:.4f})"
+    loss = "not defined" if found.loss is None else f"{found.loss:.4f}"
+    if found.base_loss is not None:
+        loss += f" (share of positives alone: {found.base_loss:.4f})"
+    return f"{part} AUC {auc}, loss {loss}"
 
 
 def overrides_of(
@@ -189,6 +196,16 @@ def overrides_of(
             )
         overrides[key] = value
     return overrides
+
+
+def _print_quality(part: str, quality: Evaluation, console: Console) -> None:
+    """AUC and loss on a part of the split, and why one of them is not defined."""
+    auc, loss = (
+        "not defined" if value is None else f"{value:.4f}" for value in (quality.auc, quality.loss)
+    )
+    console.print(f"{part} AUC {auc}, loss {loss}")
+    if quality.undefined:
+        console.print(quality.undefined, style="bold yellow", soft_wrap=True)
 
 
 def _states(path: Path, sent: int) -> bool:

@@ -31,6 +31,8 @@ class TableReading:
     for its eyes only."""
     giveaways: tuple[str, ...] = ()
     """Names of the columns that give the label away; that of the ids, if their order does."""
+    whole: PartyTable | None = None
+    """Ids and labels of all rows of the file, where ``table`` holds only those that are shared."""
 
 
 def require_unique(ids: TextSequence, message: FileMessage, column: str) -> None:

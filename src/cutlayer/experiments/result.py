@@ -51,19 +51,24 @@ class Result(BaseModel):
 
 
 def result_of(plan: Plan, training: Training, half: TopHalf, seconds: float) -> Result:
-    """Gather the result of a training that has just ended."""
+    """Gather the result of a training that has just ended.
+
+    Raises:
+        DataError: the test records cannot be scored.
+    """
     protection, strength = training.title
     sends_nothing = training.spec in BASELINES
+    auc, loss, interval = half.test.defined()
     return Result(
         protection=protection,
         strength=strength,
         stage="none" if sends_nothing else training.protection.stage.value,
         split=training.split,
         canaries=training.canaries,
-        test_auc=half.test.auc,
-        test_loss=half.test.loss,
-        test_auc_low=half.test.interval.low,
-        test_auc_high=half.test.interval.high,
+        test_auc=auc,
+        test_loss=loss,
+        test_auc_low=interval.low,
+        test_auc_high=interval.high,
         base_loss=half.test.base_loss,
         mean_probability=half.test.mean_probability,
         test_positive_share=half.test.positive_share,

@@ -12,6 +12,7 @@ from cutlayer.errors import ConnectionLostError, CutlayerError, DeadlineError, P
 from cutlayer.models import frozen_projection
 from cutlayer.operation.checkup import Check, fault, ok, warning
 from cutlayer.parties import CheckpointStore, ReleaseJournal, RunKey
+from cutlayer.parties.agreement import LEAST_IN_PART
 from cutlayer.parties.crossing_features import refused_copy, what_crosses
 from cutlayer.parties.persistence import CHECKPOINTS_FOLDER, JOURNAL_FILE, KEY_FILE
 from cutlayer.protocol import Identity, Role
@@ -113,10 +114,26 @@ def check_batches(configuration: PartyConfiguration, reading: TableReading) -> C
     expected = int(records * share)
     found = f"about {expected:,} of {records:,} records train, if the peer has all of them"
     if configuration.protection == FROZEN or expected >= wanted:
-        return ok("batches", f"{found}; at least {wanted:,} in a batch")
+        return _small_parts(configuration, records) or ok(
+            "batches", f"{found}; at least {wanted:,} in a batch"
+        )
     fix = f"Set batch_size to at most {expected:,} at both parties, or bring more records."
     found = f"{found}, and batch_size is {wanted:,}"
     return fault("batches", found, fix) if records < wanted else warning("batches", found, fix)
+
+
+def _small_parts(configuration: PartyConfiguration, records: int) -> Check | None:
+    """A warning where a part of the split is likely to be refused for its size."""
+    shares = {"validation": configuration.validation_share, "test": configuration.test_share}
+    small = [part for part, share in shares.items() if 0 < share * records < LEAST_IN_PART]
+    if not small:
+        return None
+    return warning(
+        "batches",
+        f"about {int(shares[small[0]] * records)} of {records:,} records fall into the {small[0]} "
+        f"part, which needs at least {LEAST_IN_PART}",
+        "Bring more records, or give that part a larger share at both parties.",
+    )
 
 
 def check_crossing(configuration: NonLabelConfiguration, reading: TableReading) -> Check:

@@ -8,7 +8,13 @@ import torch
 from torch import Tensor
 
 from cutlayer.data import Split, alignment_hash
+from cutlayer.errors import DataError
 from cutlayer.parties.terms import Terms
+
+LEAST_IN_PART = 10
+"""Records that each part of a split needs. On fewer an AUC says next to nothing, and whoever brings
+the ids could make a part of one record and a few whose labels it knows: every figure on that part
+would then be about the one. Both parties count alike, so this depends on ids alone."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ def agree_on(
         only_there: left-out records of the peer.
 
     Raises:
-        DataError: a part of the split gets no record.
+        DataError: a part of the split gets fewer than :data:`LEAST_IN_PART` records.
     """
     # By id, not by salted digest: the same records get the same numbers in every run.
     numbered = tuple(sorted(ids))
@@ -80,5 +86,21 @@ def agree_on(
         split = Split.by_shares(
             keys, seed=terms.seed, validation=terms.validation_share, test=terms.test_share
         )
+    _require_large_parts(split, terms)
     parts = split.train, split.validation, split.test
     return Agreement(numbered, *parts, terms.seed, only_here, only_there)
+
+
+def _require_large_parts(split: Split, terms: Terms) -> None:
+    """Refuse a part that is so small that its figures would be about single records."""
+    parts = {"training": split.train, "test": split.test}
+    if not terms.folds and terms.validation_share:
+        parts["validation"] = split.validation
+    shared = len(split.train) + len(split.validation) + len(split.test)
+    for part, records in parts.items():
+        if len(records) < LEAST_IN_PART:
+            raise DataError(
+                f"{len(records)} of the {shared:,} shared records fall into the {part} part, which "
+                f"needs at least {LEAST_IN_PART}. Bring more records to both parties, or give that "
+                "part a larger share or use another seed at both."
+            )

@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib.metadata import version
@@ -293,7 +293,7 @@ def _match(
                 f"{len(records.ids):,} records where the {session.role.peer.value} brings "
                 f"{peer_count:,}. {_ALIGN_AGAIN}"
             )
-        return agree_on(records.ids, terms, groups)
+        return _agree(session.role, records.ids, terms, groups)
     own = id_digests(records.ids, salt=salt)
     message = torch.from_numpy(own.copy())  # torch takes no read-only array
     shape = Shape(rows=peer_count, width=_DIGEST_BYTES, dtype=torch.uint8)
@@ -308,7 +308,23 @@ def _match(
     except (DataError, ProtocolError) as error:
         error.args = (f"{session.role.value}: {error}",)
         raise
-    return agree_on(alignment.shared, terms, groups, alignment.only_here, alignment.only_there)
+    left_out = alignment.only_here, alignment.only_there
+    return _agree(session.role, alignment.shared, terms, groups, *left_out)
+
+
+def _agree(
+    role: Role,
+    ids: Sequence[str],
+    terms: Terms,
+    groups: Mapping[str, str] | None,
+    only_here: int = 0,
+    only_there: int = 0,
+) -> Agreement:
+    """Split the shared records, and say at which party it was found that they cannot be."""
+    try:
+        return agree_on(ids, terms, groups, only_here, only_there)
+    except DataError as error:
+        raise DataError(f"{role.value}: {error}") from error
 
 
 def _compare_splits(
@@ -340,14 +356,14 @@ def _compare_splits(
 
 
 def _put_records_on_record(session: Session, agreement: Agreement, own: Standing) -> None:
-    """Keep the peer from coming back with other records once it knows the order."""
+    """Keep the peer from coming back with other records once it knows order and split."""
     if own.pin_records is None or own.pin_records(agreement.digest) == agreement.digest:
         return
     session.abort(ErrorCode.TERMS)
     raise TermsMismatchError(
-        f"{session.role.value}: the parties share other records than when this run began, and "
-        "the order of its batches was told then: whoever knows it could choose who meets whom. "
-        "Bring the same records, or begin a run of another name at both parties."
+        f"{session.role.value}: the parties share other records than when this run began. Whoever "
+        "chose them anew at each start could choose who meets whom, or who is held out. Bring the "
+        "same records, or begin a run of another name at both parties."
     )
 
 

@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +19,6 @@ from cutlayer.parties.canaries import plant_canaries
 from cutlayer.parties.checkpoint import naming
 from cutlayer.parties.compute import Compute, MakeOptimizer
 from cutlayer.parties.crossing_features import allowed_copy, arrived, components_of
-from cutlayer.parties.evaluation import evaluate, require_both_classes
 from cutlayer.parties.events import Event, EventKind, OnEvent, ignore_event
 from cutlayer.parties.handshake import (
     Opening,
@@ -36,7 +34,7 @@ from cutlayer.parties.persistence import Persistence
 from cutlayer.parties.perturbing_heads import MESSAGE_TOP, GradientHead, Head, Question, head_for
 from cutlayer.parties.private_alignment import MAX_IDS
 from cutlayer.parties.record_marks import RecordMarks
-from cutlayer.parties.release_journal import LABELS, SETTING
+from cutlayer.parties.release_journal import SETTING
 from cutlayer.parties.terms import Terms
 from cutlayer.parties.top_half import MakeObservers, MakeTop, Prepared, Sent, TopHalf
 from cutlayer.protections.base import Protection, require_finite
@@ -49,8 +47,14 @@ from cutlayer.transcript.release import Release
 class LabelParty:
     """One run of the label party.
 
+    Between the first message and the farewell nothing is decided by labels, so that the peer learns
+    nothing from when and how a session ends. What is, is decided here, or once the peer has left.
+
     Args:
-        records: a table, or tensors; with labels.
+        records: a table, or tensors; with labels. With persistence all that this party has, and not
+            only what it shares with the peer: labels that have changed since the first start are
+            refused, and whether they have must not depend on what the peer brings. Where these are
+            only those of a private alignment, call ``persistence.hold_labels`` with all first.
         terms: of the run; must equal the non-label party's.
         protection: what happens to each gradient; for mode "one round" none is used.
         make_top: builds a top half.
@@ -71,7 +75,9 @@ class LabelParty:
 
     Raises:
         ConfigurationError: persistence without a journal, or with canaries; a protection that only
-            a simulation may use, with secret noise; or a plan shorter than the training.
+            a simulation may use, with secret noise; a plan shorter than the training; or labels
+            that have changed since the first start of the run.
+        StorageError: what holds the labels cannot be written.
     """
 
     def __init__(
@@ -120,6 +126,8 @@ class LabelParty:
         self._deadlines, self._cadence = deadlines, cadence
         self._max_ids, self._tell_operator = max_ids, once(tell)
         self._on_event = on_event
+        if persistence is not None and terms.mode == "loop" and records.labels is not None:
+            persistence.hold_labels(records.ids, records.labels)
         self._prepared: Prepared | None = None
         self._observers: Sequence[ReleaseObserver] | None = None
         self._sent = Sent(self._journalled)
@@ -137,7 +145,8 @@ class LabelParty:
 
         Raises:
             TermsMismatchError: the parties were started with different settings.
-            DataError: the parties' records or states do not fit together.
+            DataError: the records have no labels; the parties' records or states do not fit
+                together; or a part of the split is too small.
             ConfigurationError: a top does not fit, earlier messages of this run had other settings,
                 or there are some and no persistence.
             StorageError: the disk is full or broken; what depends on it was not sent.
@@ -152,10 +161,13 @@ class LabelParty:
                 "beyond what the protection was planned for. Give persistence, or make another "
                 "LabelParty and count what this one has sent."
             )
+        if self._records.labels is None:
+            raise self._no_labels()
         with self._session(transport) as session:
             opening = self._shake_hands(session)
             prepared = self._prepare(opening.agreement, begun=opening.begun)
             if self._terms.mode == "one round":
+                self._schedule(prepared)  # refuses too few records while the peer can be told
                 everything = torch.arange(len(prepared.labels))
                 if opening.feature_copy:
                     self._tell_operator(f"label party: {allowed_copy(self._terms.cut_width)}")
@@ -173,11 +185,7 @@ class LabelParty:
             rows = prepared.agreement.held_out
             activation = self._receive_forward(session, Kind.QUERY, rows)
             logit = self._predict(head, activation, prepared.inputs.values[rows])
-            try:
-                half = self._result(head, prepared, logit, step)
-            except DataError:  # labels decide it, so the peer must not notice
-                self._take_leave(session)
-                raise
+            half = self._result(head, prepared, logit, step)
             _keep(half, keep)
             self._take_leave(session)
         return half
@@ -252,8 +260,7 @@ class LabelParty:
                 released=self._journalled,
                 order_nonce=self._persistence.key.order_nonce,
                 pin_order=self._persistence.pin_order,
-                # One round has no batches of the peer's.
-                pin_records=self._persistence.pin_records if self._terms.mode == "loop" else None,
+                pin_records=self._persistence.pin_records,
             )
         opening = shake_hands(session, self._terms, self._records, standing, self._tell_operator)
         self._on_event(Event(EventKind.HANDSHAKE, step=opening.step, released=self._journalled))
@@ -271,11 +278,7 @@ class LabelParty:
             return self._prepared
         labels = self._records.ordered_by(agreement.ids).labels
         if labels is None:
-            raise DataError(
-                "label party: training needs labels, and the records have none. Name their column."
-            )
-        for part, records in (("validation", agreement.validation), ("test", agreement.test)):
-            require_both_classes(labels[records], part)
+            raise self._no_labels()
         planted = plant_canaries(labels, agreement.train, self._canaries, self._noise)
         inputs = self._encoded(agreement, begun=begun)
         for notice in inputs.notices:
@@ -302,6 +305,13 @@ class LabelParty:
         if self._persistence is not None:
             self._persistence.first_start.keep()
 
+    @staticmethod
+    def _no_labels() -> DataError:
+        """The error for records that cannot be trained on."""
+        return DataError(
+            "label party: training needs labels, and the records have none. Name their column."
+        )
+
     def _train(self, session: Session, head: Head, prepared: Prepared, begin: int) -> int:
         """The loop: activation in, perturbed gradient out, update; the step that it has come to."""
         schedule = self._schedule(prepared)
@@ -323,17 +333,15 @@ class LabelParty:
         return max(begin, len(schedule))  # an earlier start may have had more epochs
 
     def _bind(self, prepared: Prepared, schedule: BatchSchedule) -> None:
-        """Hold this start to the terms, records and labels of what was answered before."""
+        """Hold this start to the terms and records of what was answered before."""
         if self._persistence is None or self._persistence.journal is None:
             return
-        train = prepared.agreement.train
         settings = {name: json.dumps(value) for name, value in self._terms.lasting_fields.items()}
         self._persistence.journal.bind(
             {
                 **{f"{SETTING}{name}": value for name, value in settings.items()},
                 "terms": self._terms.meaning,
                 "records": prepared.agreement.digest,
-                LABELS: self._persistence.key.digest_of_labels(prepared.labels[train]),
                 **prepared.marks.binding,
                 "order": f"{prepared.agreement.order_seed:x}",
                 "steps_per_epoch": str(schedule.steps_per_epoch),
@@ -473,19 +481,9 @@ class LabelParty:
         return self._terms.schedule(len(agreement.train), agreement.order_seed, Role.LABEL)
 
     def _result(self, head: Head, prepared: Prepared, logit: Tensor, step: int = 0) -> TopHalf:
-        """Evaluate on true labels and gather what the run leaves."""
-        agreement, labels = prepared.agreement, prepared.labels
-        share = float(labels[agreement.train].double().mean())
-        score = partial(evaluate, base_share=share)
-        split = len(agreement.validation)
-        validation = None
-        if split:
-            validation = score(logit[:split], labels[agreement.validation], "validation")
-        test = score(logit[split:], labels[agreement.test], "test")
-        sent = self._sent
-        return TopHalf(
-            head.halves, prepared.inputs, agreement, logit, validation, test, share, sent, step
-        )
+        """What the run leaves; nothing of it was decided by labels."""
+        inputs, agreement, labels = prepared.inputs, prepared.agreement, prepared.labels
+        return TopHalf(head.halves, inputs, agreement, logit, labels, self._sent, step)
 
     def _tell(self, step: int, steps: int, rows: int) -> None:
         """Pass the progress on."""

@@ -1,19 +1,22 @@
 """Persistence: what a party keeps of a run, so that nothing is lost and nothing sent twice."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from torch import Tensor
+
 from cutlayer.durable import create_private
 from cutlayer.parties.checkpoint import CheckpointStore
 from cutlayer.parties.first_start import FirstStart
+from cutlayer.parties.held_labels import hold_labels
 from cutlayer.parties.release_journal import ReleaseJournal
 from cutlayer.parties.run_key import RunKey
 
 KEY_FILE, JOURNAL_FILE, CHECKPOINTS_FOLDER = "run.key", "journal", "checkpoints"
 FIRST_START_FILE = "first_start.json"
-_PEER_ORDER_FILE, _RECORDS_FILE = "peer.order", "shared.records"
+_PEER_ORDER_FILE, _RECORDS_FILE, _LABELS_FILE = "peer.order", "shared.records", "labels.held"
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class Persistence:
         folder/run.key        the run's secret: noise, batch order, dropout
                journal        at the label party: what was answered
                peer.order     the peer's half of the batch order, or its hash, as first heard
-               shared.records at the label party: a hash of the records that the order was told for
+               shared.records at the label party: a hash of the records that the run is about
+               labels.held    at the label party: shows whether a label has changed
                first_start.json  the encoder, and keyed hashes of the features
                checkpoints/   the newest three states
     """
@@ -93,7 +97,7 @@ class Persistence:
         """Put a hash of the shared records on record, the first time only.
 
         So the peer cannot hear the order, hang up, and leave out records until two that it is
-        curious about meet.
+        curious about meet; nor train, in one round, on one choice of records after another.
 
         Args:
             digest: of the agreement.
@@ -105,6 +109,21 @@ class Persistence:
             StorageError: it cannot be written.
         """
         return create_private(self.folder / _RECORDS_FILE, digest.encode()).decode("utf-8")
+
+    def hold_labels(self, ids: Sequence[str], labels: Tensor) -> None:
+        """Hold every start of the run to the labels of the first that sent something.
+
+        Args:
+            ids: of all records of the label party, whichever of them the peer has.
+            labels: theirs, 0 or 1, ``(records,)``.
+
+        Raises:
+            ConfigurationError: one has changed, and messages have left.
+            DataError: the file is damaged.
+            StorageError: it cannot be read or written.
+        """
+        path, released = self.folder / _LABELS_FILE, self.journal.released if self.journal else 0
+        hold_labels(path, self.key.labels_key, ids, labels, released=released)
 
     def close(self) -> None:
         """Let go of the run's folder."""

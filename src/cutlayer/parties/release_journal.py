@@ -26,8 +26,6 @@ _FORMAT = "cutlayer.journal/1"
 _ENTRY = struct.Struct("<Q32s32s8s")
 ENTRY_BYTES = _ENTRY.size
 """How much a journal grows with each step."""
-LABELS = "labels"
-"""Name of the binding that holds a keyed hash of the training labels."""
 LABELLING = "labelling"
 """Name of the binding that holds a keyed hash of the labels that the noise of visits hides."""
 SETTING = "setting "
@@ -87,7 +85,7 @@ class ReleaseJournal:
         """State what the steps of this run mean; must be the same at every start.
 
         Args:
-            binding: terms, records, labels and their order as texts, and ``steps_per_epoch``.
+            binding: terms, records and their order as texts, and ``steps_per_epoch``.
 
         Raises:
             ConfigurationError: earlier replies of this run were bound to something else.
@@ -98,10 +96,8 @@ class ReleaseJournal:
             return
         for name, value in wanted.items():
             if self._bound.get(name) != value:
-                if name not in self._bound and (name == LABELS or name.startswith(SETTING)):
+                if name not in self._bound and name.startswith(SETTING):
                     continue  # an earlier version began the run; the other names hold it
-                if name == LABELS:
-                    raise self._other_labels()
                 raise ConfigurationError(
                     f"label party: this run has sent {self.released} messages with "
                     f"{name.removeprefix(SETTING)} = {self._bound.get(name)}, and was now started "
@@ -287,14 +283,6 @@ class ReleaseJournal:
             file.close()
             raise self._in_use() from error
         return file
-
-    def _other_labels(self) -> ConfigurationError:
-        """The error where one training would mix two labellings."""
-        return ConfigurationError(
-            f"label party: this run has sent {self.released} messages, and the labels of its "
-            "training records (file, label, positive, negative) have changed since. Put the labels "
-            "of its first start back, or begin a run of another name."
-        )
 
     def _in_use(self) -> ConfigurationError:
         """The error where the run is not this process's alone."""

@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from cutlayer.durable import create_private, storage
 from cutlayer.errors import ConfigurationError
@@ -74,14 +73,10 @@ class RunKey:
         """What the hashes of the party's features are keyed with, 32 bytes."""
         return self._derived("features")
 
-    def digest_of_labels(self, labels: Tensor) -> str:
-        """A keyed hash that shows whether labels have changed, and without the key nothing.
-
-        Args:
-            labels: 0 or 1, shape ``(records,)``.
-        """
-        message = bytes(labels.to(torch.uint8).tolist())
-        return hmac.digest(self._derived("labels"), message, "sha256").hex()
+    @property
+    def labels_key(self) -> bytes:
+        """What the record of the run's labels is keyed with, 32 bytes."""
+        return self._derived("labels")
 
     def sealed_labelling(self, labelling: bytes) -> str:
         """A keyed hash of a digest of labels, 64 hexadecimal digits; shows nothing without the key.

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor, nn
 
 from cutlayer.parties.agreement import Agreement
 from cutlayer.parties.canaries import Canaries
-from cutlayer.parties.evaluation import Evaluation
+from cutlayer.parties.evaluation import Evaluation, evaluate
 from cutlayer.parties.inputs import Inputs, InputShape
 from cutlayer.parties.observers import ReleaseObserver
 from cutlayer.parties.record_marks import RecordMarks
@@ -21,7 +22,11 @@ MakeObservers = Callable[[Agreement, Canaries], Sequence[ReleaseObserver]]
 
 @dataclass(frozen=True)
 class TopHalf:
-    """What the label party has after a run."""
+    """What the label party has after a run.
+
+    What is read off true labels is computed when somebody asks for it: until the peer has left,
+    nobody needs it, and nothing may depend on it.
+    """
 
     halves: dict[str, nn.Module]
     """The trained tops by name."""
@@ -31,18 +36,36 @@ class TopHalf:
     held_out_logit: Tensor
     """Predicted log-odds of the validation and test records, in the order of
     ``agreement.held_out``."""
-    validation: Evaluation | None
-    """Quality on the validation records; ``None`` where there are none."""
-    test: Evaluation
-    """Quality on the test records."""
-    positive_share: float
-    """Share of positives among the training records, by their true labels."""
+    labels: Tensor
+    """True labels by record number, 0 or 1."""
     sent: "Sent"
     """What was sent for the first time since the party was started."""
     step: int = 0
     """Steps of the loop that the tops have learnt from, over all starts; 0 where there is none."""
     crossed: str = ""
     """For mode "one round": what came of the peer's features, as a sentence."""
+
+    @cached_property
+    def validation(self) -> Evaluation | None:
+        """Quality on the validation records; ``None`` where there are none."""
+        rows = self.agreement.validation
+        if not len(rows):
+            return None
+        logit, share = self.held_out_logit[: len(rows)], self.positive_share
+        return evaluate(logit, self.labels[rows], "validation", base_share=share)
+
+    @cached_property
+    def test(self) -> Evaluation:
+        """Quality on the test records."""
+        begin, rows = len(self.agreement.validation), self.agreement.test
+        return evaluate(
+            self.held_out_logit[begin:], self.labels[rows], "test", base_share=self.positive_share
+        )
+
+    @property
+    def positive_share(self) -> float:
+        """Share of positives among the training records, by their true labels."""
+        return float(self.labels[self.agreement.train].double().mean())
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """A findings document sorted by protection: what each one let through, and what it promised."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, stdev
@@ -435,10 +435,11 @@ def _first(estimates: Iterable[tuple[float | None, float | None]]) -> Estimate |
     return next(((mean, error) for mean, error in estimates if mean is not None), None)
 
 
-def _estimate(values: list[float]) -> Estimate | None:
-    """Mean and standard error of the mean of one value for each split."""
-    if not values:
+def _estimate(values: Sequence[float | None]) -> Estimate | None:
+    """Mean and standard error of the mean of one value for each split, if each split has one."""
+    defined = [value for value in values if value is not None]
+    if not defined or len(defined) < len(values):
         return None
-    if len(values) == 1:
-        return values[0], None
-    return fmean(values), stdev(values) / math.sqrt(len(values))
+    if len(defined) == 1:
+        return defined[0], None
+    return fmean(defined), stdev(defined) / math.sqrt(len(defined))

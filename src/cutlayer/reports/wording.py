@@ -266,6 +266,13 @@ def not_measured(findings: Findings) -> list[str]:
         gaps.append(
             "Spread of test AUC and loss over trainings: one split only, so no standard error."
         )
+    if any(auc is None for utility in findings.utility for auc in utility.test_auc):
+        gaps.append(
+            f"Test AUC: not defined, since the {findings.test_records:,} test records are all of "
+            "one class, or the model predicts NaN. Train with more records or a larger test share, "
+            "in a run of another name; do not tell the non-label party, as this tells it about "
+            "labels."
+        )
     if skipped := max((row.one_class_batches for row in findings.rows), default=0):
         gaps.append(
             f"Batches of one class: up to {skipped} in a training were protected and sent as all "

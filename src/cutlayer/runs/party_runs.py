@@ -46,6 +46,7 @@ from cutlayer.runs.configuration import (
     NonLabelConfiguration,
     PartyConfiguration,
 )
+from cutlayer.runs.guarded_observer import GuardedObserver
 from cutlayer.runs.halves import build_bottom, build_top
 from cutlayer.runs.monitor import RunMonitor, Unmonitored
 from cutlayer.runs.predictions import write_predictions
@@ -99,7 +100,7 @@ def run_label_party(
         except BaseException:
             persistence.close()
             raise
-    audits: list[ReleaseAudit] = []
+    audits: list[tuple[ReleaseAudit, GuardedObserver]] = []
     protection = configuration.applied
     with ExitStack() as held:
         held.callback(persistence.close)
@@ -109,31 +110,37 @@ def run_label_party(
             if every := _audited_every(configuration, agreement):
                 generator = torch.Generator()
                 generator.seed()
-                audits.append(ReleaseAudit(canaries.labels, generator=generator, every=every))
-                looking += audits
+                audit = ReleaseAudit(canaries.labels, generator=generator, every=every)
+                audits.append((audit, GuardedObserver(audit, "the audit (audit_every)", tell)))
+                looking.append(audits[-1][1])
             if configuration.record:
                 recorder = open_recorder(configuration, agreement, canaries)
                 held.callback(recorder.close)
                 looking.append(recorder)
-            return (*looking, *observers)
+            guarded = (
+                GuardedObserver(one, "the live audit (live_every)", tell) for one in observers
+            )
+            return (*looking, *guarded)
 
-        party = LabelParty(
-            reading.table,
-            configuration.terms(),
-            protection,
-            lambda _, cut_width, own: build_top(configuration, cut_width, own),
-            make_optimizer(configuration),
-            noise=persistence.key.noise(),
-            observers=make_observers,
-            progress=(monitor, *progress),
-            persistence=persistence,
-            compute=configuration.compute,
-            deadlines=configuration.deadlines,
-            cadence=configuration.cadence,
-            max_ids=configuration.max_ids,
-            tell=tell,
-            on_event=monitor.on_event,
-        )
+        with telling_peer(configuration):
+            _hold_labels(persistence, reading)
+            party = LabelParty(
+                reading.table,
+                configuration.terms(),
+                protection,
+                lambda _, cut_width, own: build_top(configuration, cut_width, own),
+                make_optimizer(configuration),
+                noise=persistence.key.noise(),
+                observers=make_observers,
+                progress=(monitor, *progress),
+                persistence=persistence,
+                compute=configuration.compute,
+                deadlines=configuration.deadlines,
+                cadence=configuration.cadence,
+                max_ids=configuration.max_ids,
+                tell=tell,
+                on_event=monitor.on_event,
+            )
 
         def keep(half: TopHalf) -> None:
             save_half(folder, half.halves, half.inputs.encoder, step=half.step)
@@ -163,7 +170,8 @@ def run_label_party(
         void="" if configuration.stop_above is None else STOPPED_ON_LABELS,
         crossed=half.crossed,
     )
-    return LabelRun(half, _findings(configuration, half, audits, promise))
+    sound = [audit for audit, guard in audits if not guard.has_failed]
+    return LabelRun(half, _findings(configuration, half, sound, promise))
 
 
 def run_non_label_party(
@@ -336,6 +344,13 @@ def _require_not_stopped(folder: Path) -> None:
         )
 
 
+def _hold_labels(persistence: Persistence, reading: TableReading) -> None:
+    """Refuse changed labels by all rows of the file, also where the peer's ids chose among them."""
+    whole = reading.whole
+    if whole is not None and whole.labels is not None:
+        persistence.hold_labels(whole.ids, whole.labels)
+
+
 def _private(folder: Path) -> None:
     """Make the run's folder readable by its owner alone: it tells about labels."""
     with storage(folder):
@@ -348,6 +363,7 @@ def _findings(
 ) -> Findings:
     """Describe the run for the report."""
     every = _audited_every(configuration, half.agreement)
+    interval = half.test.interval
     run = KnownRun(
         data=configuration.run,
         promise=promise,
@@ -365,8 +381,8 @@ def _findings(
             strength=promise.strength,
             test_auc=[half.test.auc],
             test_loss=[half.test.loss],
-            test_auc_low=[half.test.interval.low],
-            test_auc_high=[half.test.interval.high],
+            test_auc_low=[interval.low if interval else None],
+            test_auc_high=[interval.high if interval else None],
             base_loss=[half.test.base_loss],
             mean_probability=[half.test.mean_probability],
             positive_share=[half.test.positive_share],

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
+import polars as pl
+
 from cutlayer.data import TableReading, TextSequence
 from cutlayer.errors import CutlayerError
 from cutlayer.parties.checkpoint import load_encoder, naming
@@ -50,7 +52,10 @@ def read_records(configuration: PartyConfiguration, *, predicting: bool = False)
                 trained = load_encoder(configuration.run_folder)
         reading = table_file.read(configuration.role.value, trained=trained)
         table = aligned_records(configuration, reading.table, predicting=predicting)
-        return replace(reading, table=table)
+        whole = None
+        if len(table) < len(reading.table):
+            whole = replace(reading.table, features=pl.DataFrame())
+        return replace(reading, table=table, whole=whole)
 
 
 def read_ids(configuration: PartyConfiguration) -> TextSequence:

@@ -101,6 +101,7 @@ def do_run(configuration: TradeoffConfiguration, run: Run, folder: Path) -> RunR
     )
     audit = audit_recording(recording)
     write_record(Details(curves=audit.curves, histograms=audit.histograms), folder / DETAILS_FILE)
+    auc, test_loss, interval = trained.top.test.defined()
     logit, labels = _training_logits(trained, label.ordered_by(trained.top.agreement.ids).labels)
     loss = functional.binary_cross_entropy_with_logits(logit.double(), labels.double())
     return RunResult(
@@ -108,10 +109,10 @@ def do_run(configuration: TradeoffConfiguration, run: Run, folder: Path) -> RunR
         protection=protection.name,
         strength=protection.strength,
         seed=run.seed,
-        test_auc=trained.top.test.auc,
-        test_loss=trained.top.test.loss,
-        test_auc_low=trained.top.test.interval.low,
-        test_auc_high=trained.top.test.interval.high,
+        test_auc=auc,
+        test_loss=test_loss,
+        test_auc_low=interval.low,
+        test_auc_high=interval.high,
         base_loss=trained.top.test.base_loss,
         train_auc=leak_auc(logit, labels),
         train_loss=float(loss),
