@@ -68,6 +68,27 @@ def test_nothing_is_written_before_the_first_reply(tmp_path):
         ReleaseJournal(tmp_path / "journal", "x").settle(0, *digests(0))
 
 
+def test_header_folder_and_entries_are_on_the_disk_before_a_reply_may_leave(tmp_path, monkeypatch):
+    """After a power cut: no entry without its header, and no header without its name."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    path, synced, fsync = folder / "journal", [], os.fsync
+
+    def noted(number):
+        file = os.fstat(number)
+        known = {folder.stat().st_ino: "folder", path.stat().st_ino: f"{file.st_size} bytes"}
+        synced.append(known[file.st_ino])
+        fsync(number)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    journal = opened(path)
+    assert journal.settle(0, *digests(0))
+    header = path.stat().st_size - ENTRY
+    assert synced == [f"{header} bytes", "folder", f"{header + ENTRY} bytes"]
+    assert journal.settle(1, *digests(1))
+    assert synced[3:] == [f"{header + 2 * ENTRY} bytes"]
+
+
 @pytest.mark.parametrize("name", ["terms", "records", "order", "steps_per_epoch"])
 def test_steps_cannot_come_to_mean_something_else(tmp_path, name):
     path = filled(tmp_path / "journal")

@@ -21,6 +21,8 @@ def derived(secret):
         "noise of a message": noise.for_release(0, torch.ones(2)).normal(4).tolist(),
         "noise of a visit": noise.for_visit(0, marks, 1.0).normal(3).tolist(),
         "order": key.order_nonce,
+        "labels": key.labels_key,
+        "features": key.features_key,
         "labelling": key.sealed_labelling(bytes(32)),
         "dropout": torch.rand(4).tolist(),
     }
