@@ -112,7 +112,7 @@ NAMES = {
     "enum": (pl.Series(["b", "a"], dtype=pl.Enum(["b", "a"])), ("b", "a")),
     "categories": (pl.Series(["b", "a"], dtype=pl.Categorical), ("b", "a")),
     "truth values": ([True, False], ("true", "false")),
-    "decimal": ([Decimal("1.50"), Decimal("2.25")], ("1.50", "2.25")),
+    "decimal": ([Decimal("1.50"), Decimal("2.25")], ("1.5", "2.25")),
     "unsigned": (pl.Series([2**64 - 1, 1], dtype=pl.UInt64), ("18446744073709551615", "1")),
     "wide": (pl.Series([2**100, 1], dtype=pl.Int128), (str(2**100), "1")),
     "float32": (pl.Series([2.0**24 - 1, 1], dtype=pl.Float32), ("16777215", "1")),

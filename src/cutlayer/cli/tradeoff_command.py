@@ -24,7 +24,7 @@ from cutlayer.experiments.tradeoff.grid import Run
 from cutlayer.experiments.tradeoff.page import FIGURES, warnings_of, write_report
 from cutlayer.experiments.tradeoff.projection import projected
 from cutlayer.experiments.tradeoff.ray_pool import required_ray, run_on_ray
-from cutlayer.experiments.tradeoff.records import notices_of
+from cutlayer.experiments.tradeoff.records import giveaways_of, notices_of
 from cutlayer.experiments.tradeoff.result import RunResult, read_result, state_of
 from cutlayer.experiments.tradeoff.summary import (
     WORST,
@@ -106,7 +106,7 @@ def _sweep(
     board = Board(configuration, folder)
     try:
         if left:
-            for notice in notices_of(configuration):
+            for notice in (*notices_of(configuration), *giveaways_of(configuration)):
                 console.print(notice, style="yellow", soft_wrap=True)
             with console.status("timing a few steps of a run", spinner="line"):
                 projection = projected(configuration, left)

@@ -78,6 +78,11 @@ class PreparedData:
         return f"{self.schema['plan']['data']}, {len(self):,} records ({parts}). {held}."
 
     @property
+    def notices(self) -> tuple[str, ...]:
+        """What was decided about the columns unasked when the data were prepared."""
+        return tuple(self.schema.get("notices", ()))
+
+    @property
     def categories(self) -> Mapping[PartyName, Mapping[str, int]]:
         """For each party, how many codes each column of codes has, in the order of the features."""
         parties = self.schema["parties"]

@@ -84,6 +84,9 @@ def warnings_of(summary: Summary) -> list[str]:
             "training averages over that share of the visits, and is higher for an attacker who "
             "keeps all."
         )
+    warnings += dict.fromkeys(
+        line for point in summary.points for result in point.results for line in result.giveaways
+    )
     if any(len(point.results) < MIN_SEEDS for point in summary.points):
         warnings.append(
             f"With fewer than {MIN_SEEDS} seeds there is no interval of a mean: what stands beside "

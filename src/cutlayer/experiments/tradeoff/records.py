@@ -12,6 +12,7 @@ from cutlayer.data.prepared import PreparedData
 from cutlayer.data.tensor_records import Records
 from cutlayer.errors import ConfigurationError, DataError
 from cutlayer.experiments.tradeoff.configuration import TradeoffConfiguration
+from cutlayer.experiments.tradeoff.giveaways import giveaways_in
 from cutlayer.experiments.tradeoff.image_file import read_images
 
 _ROWS_SEED = 0
@@ -37,12 +38,22 @@ def notices_of(configuration: TradeoffConfiguration) -> tuple[str, ...]:
     return _read(configuration.model_dump_json()).notices
 
 
+def giveaways_of(configuration: TradeoffConfiguration) -> tuple[str, ...]:
+    """A line for each column of either party's table that gives the label away.
+
+    Raises:
+        DataError, ConfigurationError: as :func:`records_of`.
+    """
+    return _read(configuration.model_dump_json()).giveaways
+
+
 @dataclass(frozen=True)
 class _Read:
     """Both parties' records."""
 
     both: tuple[Records, Records]
     notices: tuple[str, ...] = ()
+    giveaways: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=1)
@@ -51,15 +62,31 @@ def _read(settings: str) -> _Read:
     configuration = TradeoffConfiguration.model_validate_json(settings)
     notices: list[str] = []
     label, non_label = _whole(configuration, notices)
+    giveaways = _giveaways(configuration, label, non_label)
     if configuration.prepared is not None:
-        return _Read((label, non_label))
+        return _Read((label, non_label), PreparedData(configuration.prepared).notices, giveaways)
     shared = sorted(set(label.ids) & set(non_label.ids))
     lost = lost_ids(LABEL_PARTY, label.ids, shared, len(non_label.ids) - len(shared))
     notices += [] if lost is None else [lost]
     if configuration.rows is not None:
         ids = _chosen(shared, configuration.rows)
         label, non_label = label.ordered_by(ids), non_label.ordered_by(ids)
-    return _Read((label, non_label), tuple(notices))
+    return _Read((label, non_label), tuple(notices), giveaways)
+
+
+def _giveaways(
+    configuration: TradeoffConfiguration, label: Records, non_label: Records
+) -> tuple[str, ...]:
+    """Columns that give the label away; bundled data and images are not looked at."""
+    if configuration.prepared is None:
+        if configuration.label_party is None:
+            return ()
+        return giveaways_in(label, non_label, {})
+    prepared = PreparedData(configuration.prepared)
+    if prepared.is_images:
+        return ()
+    names = {p: (*prepared.numbers[p], *codes) for p, codes in prepared.categories.items()}
+    return giveaways_in(label, non_label, names)
 
 
 def _whole(configuration: TradeoffConfiguration, notices: list[str]) -> tuple[Records, Records]:

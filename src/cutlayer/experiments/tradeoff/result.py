@@ -65,6 +65,8 @@ class RunResult(_Record):
     positive_share: float
     training_seconds: float
     audit_seconds: float
+    giveaways: tuple[str, ...] = ()
+    """A line for each column that gave the label away; results of earlier versions have none."""
 
 
 class Failure(_Record):

@@ -16,7 +16,7 @@ from cutlayer.experiments.tradeoff.clear_wide_logit import ClearWideLogit
 from cutlayer.experiments.tradeoff.configuration import TradeoffConfiguration
 from cutlayer.experiments.tradeoff.grid import Run
 from cutlayer.experiments.tradeoff.halves import Halves, sizes_of
-from cutlayer.experiments.tradeoff.records import codes_of, records_of
+from cutlayer.experiments.tradeoff.records import codes_of, giveaways_of, records_of
 from cutlayer.experiments.tradeoff.result import (
     DETAILS_FILE,
     FAILURE_FILE,
@@ -125,6 +125,7 @@ def do_run(configuration: TradeoffConfiguration, run: Run, folder: Path) -> RunR
         positive_share=trained.top.positive_share,
         training_seconds=trained_at - began,
         audit_seconds=time.monotonic() - trained_at,
+        giveaways=giveaways_of(configuration),
     )
 
 
