@@ -275,14 +275,14 @@ def test_addresses_are_read_and_written():
     assert not Address.parse("localhost.example:80").is_loopback
 
 
-def test_the_backoff_doubles_to_five_seconds_with_full_jitter():
+def test_the_backoff_doubles_to_two_seconds_with_full_jitter():
     class Highest:
         def uniform(self, low, high):
             assert low == 0
             return high
 
     waits = [wait for wait, _ in zip(backoff(Highest()), range(8), strict=False)]
-    assert waits == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
+    assert waits == [0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0, 2.0]
     drawn = [wait for wait, _ in zip(backoff(), range(100), strict=False)]
     assert all(0 <= wait <= LONGEST_SECONDS for wait in drawn)
     assert drawn[0] <= FIRST_SECONDS

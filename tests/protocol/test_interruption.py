@@ -1,16 +1,21 @@
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 import torch
 
 from cutlayer.errors import ConnectionLostError, PeerEndedError
-from cutlayer.protocol import Kind, Role, Session, Shape, State, in_memory_pair
+from cutlayer.protocol import Kind, Role, Session, Shape, State, StreamListener, in_memory_pair
 from cutlayer.protocol.interruption import interruptible, whole
 from cutlayer.protocol.transports.in_memory import InMemoryTransport
 
-SIGNALS = [signal.SIGINT, signal.SIGTERM]
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
 # ruff: noqa: PT012  (what is reached within the block, and what is not, is what is tested)
@@ -23,10 +28,11 @@ def knock(number=signal.SIGTERM):
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_interrupts_at_once_where_nothing_is_on_its_way(number):
     reached = []
-    with pytest.raises(KeyboardInterrupt), interruptible():
+    with pytest.raises(KeyboardInterrupt) as stopped, interruptible():
         knock(number)
         reached.append(1)
     assert not reached
+    assert stopped.value.status == STATUS[number]
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -108,3 +114,62 @@ def test_the_peer_learns_of_a_stop_in_the_middle_of_a_message():
     with pytest.raises(PeerEndedError) as ended:
         other.receive_tensor(Kind.GRADIENT, Shape(2, 3), step=1)
     assert ended.value.stopped
+
+
+def test_a_hangup_stays_ignored_where_it_was():
+    """As ``nohup`` asks for."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interruptible():
+            knock(signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_no_descriptor_and_no_thread_is_left_behind():
+    def counts():
+        return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
+
+    with interruptible():
+        pass
+    before = counts()
+    for _ in range(5):
+        with interruptible():
+            pass
+        with pytest.raises(KeyboardInterrupt), interruptible():
+            knock()
+    assert counts() == before
+
+
+BUSY = """
+import hashlib, sys
+from cutlayer.protocol import Address, Role, Session, StreamConnector
+from cutlayer.protocol.interruption import interruptible
+
+transport = StreamConnector(Address("127.0.0.1", int(sys.argv[1]))).meet(deadline=30)
+with interruptible(lambda: print("was forced", flush=True)):
+    with Session(Role.NON_LABEL, transport, run="r"):
+        print("busy", flush=True)
+        # One call of a library, of many minutes, that does not come back for a signal.
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
+"""
+
+
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGHUP], [signal.SIGTERM] * 2])
+def test_a_party_in_a_long_computation_tells_its_peer_and_ends(signals):
+    with StreamListener() as listener:
+        command = [sys.executable, "-c", BUSY, str(listener.address.port)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        session = Session(Role.LABEL, listener.meet(deadline=60), run="r")
+        session.state = State.READY
+        assert process.stdout.readline() == b"busy\n"
+        for number in signals:
+            time.sleep(0.2)
+            process.send_signal(number)
+        with pytest.raises(PeerEndedError) as ended, session:
+            session.receive_tensor(Kind.ACTIVATION, Shape(2, 3))
+        assert ended.value.stopped
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == STATUS[signals[0]], err
+        assert out == b"was forced\n"

@@ -5,10 +5,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from cutlayer.cli.party_commands import (
+    NOTHING_KEPT,
     Configuration,
     alone,
     met_peer,
     overrides_of,
+    stopping,
 )
 from cutlayer.cli.progress_display import ProgressDisplay
 from cutlayer.cli.screen import screen
@@ -22,7 +24,7 @@ from cutlayer.runs.configuration import (
     read_configuration,
     role_of,
 )
-from cutlayer.runs.session_opening import read_ids
+from cutlayer.runs.session_opening import read_ids, telling_peer
 
 
 def align_records(context: typer.Context, config: Configuration) -> None:
@@ -37,7 +39,7 @@ def align_records(context: typer.Context, config: Configuration) -> None:
     configuration = read_configuration(kind, config, overrides_of(context))
     require_private(configuration)
     console = screen()
-    with alone(configuration):
+    with stopping(NOTHING_KEPT), alone(configuration), telling_peer(configuration):
         ids = read_ids(configuration)
         with AlignmentProgress(console) as progress, met_peer(configuration, console) as transport:
             aligned = align(configuration, ids, transport, progress.on_progress)

@@ -50,6 +50,7 @@ _WRONG_PATH = {
     errno.EROFS,
 }
 """What the system says of a path that somebody must mend."""
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "start new thread")
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Lets every key of a configuration be given as an option: ``--epochs 5``."""
 
@@ -230,6 +231,15 @@ def _run() -> None:
         complain(str(error), _status_of(error.__cause__))
     except CutlayerError as error:
         complain(str(error), FAILED)
+    except (MemoryError, RuntimeError) as error:
+        if not _lacks_memory(error):
+            raise
+        complain(
+            f"The system gave this process no more memory ({error or 'none is left'}). What was "
+            "kept is whole. Lower batch_size or threads, or raise the limit, then start the same "
+            "command again.",
+            FAILED,
+        )
     except OSError as error:  # a full disk or a wrong path where no module words it better
         where = "" if error.filename is None else f" ({error.filename})"
         complain(
@@ -243,6 +253,12 @@ def _status_of(error: BaseException | None) -> int:
     """A wrong path stays wrong at the next start; room on a disk may come back."""
     is_path = isinstance(error, OSError) and error.errno in _WRONG_PATH
     return TO_MEND if is_path else FAILED
+
+
+def _lacks_memory(error: MemoryError | RuntimeError) -> bool:
+    """Whether memory is what lacked; torch and threads say so in the text of an error."""
+    said = str(error)
+    return isinstance(error, MemoryError) or any(words in said for words in _NO_MEMORY)
 
 
 def _require_text(arguments: Sequence[str]) -> None:

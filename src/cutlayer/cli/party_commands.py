@@ -36,7 +36,6 @@ from cutlayer.runs.configuration import (
     read_configuration,
     role_of,
 )
-from cutlayer.runs.halves import require_model
 from cutlayer.runs.party_runs import (
     PREDICTIONS_FILE,
     predict_as_label_party,
@@ -44,10 +43,11 @@ from cutlayer.runs.party_runs import (
     run_label_party,
     run_non_label_party,
 )
-from cutlayer.runs.session_opening import endpoint_of, read_records
+from cutlayer.runs.session_opening import endpoint_of, meeting, met, read_records, telling_peer
 
 FINDINGS_FILE, PAGE_FILE = "findings.json", "report.html"
 NEW_PREDICTIONS_FILE = "predicted.csv"
+NOTHING_KEPT = "Nothing was written; start the same command again at both parties."
 
 Configuration = Annotated[Path, typer.Argument(metavar="CONFIG", help="TOML file of this party.")]
 
@@ -56,7 +56,7 @@ def label_party(context: typer.Context, config: Configuration) -> None:
     """Train as the label party. Every key of CONFIG can be given as an option, as --epochs 5."""
     configuration = read_configuration(LabelConfiguration, config, overrides_of(context))
     console = screen()
-    with _stopping(configuration), alone(configuration), Monitor(configuration) as monitor:
+    with _run_of(configuration) as monitor:
         reading = _read(configuration, console)
         with _live_progress(configuration, monitor.status, console) as progress:
             run = run_label_party(
@@ -101,7 +101,7 @@ def non_label_party(context: typer.Context, config: Configuration) -> None:
     """Train as the non-label party. Every key of CONFIG can be given as an option."""
     configuration = read_configuration(NonLabelConfiguration, config, overrides_of(context))
     console = screen()
-    with _stopping(configuration), alone(configuration), Monitor(configuration) as monitor:
+    with _run_of(configuration) as monitor:
         reading = _read(configuration, console)
         with TrainingProgress(console, monitor.status) as progress:
             half = run_non_label_party(
@@ -130,7 +130,7 @@ def predict(
     overrides = overrides_of(context)
     if role_of(config) is Role.NON_LABEL:
         asked = read_configuration(NonLabelConfiguration, config, overrides)
-        with alone(asked):
+        with stopping(NOTHING_KEPT), alone(asked), telling_peer(asked):
             reading = _read(asked, console, predicting=True)
             with met_peer(asked, console) as transport:
                 shared = predict_as_non_label_party(asked, reading, transport, tell=_tell(console))
@@ -139,7 +139,7 @@ def predict(
         return
     asking = read_configuration(LabelConfiguration, config, overrides)
     target = out or asking.run_folder / NEW_PREDICTIONS_FILE
-    with alone(asking):
+    with stopping(NOTHING_KEPT), alone(asking), telling_peer(asking):
         reading = _read(asking, console, predicting=True)
         with met_peer(asking, console) as transport:
             shared = predict_as_label_party(asking, reading, transport, target, tell=_tell(console))
@@ -254,7 +254,6 @@ def _read(
     configuration: PartyConfiguration, console: Console, *, predicting: bool = False
 ) -> TableReading:
     """Read the party's file and say what was noticed."""
-    require_model(configuration)
     if not predicting and _has_ended(configuration):
         console.print(
             f"This run has ended before; {configuration.run_folder} holds what came of it. Started "
@@ -288,27 +287,45 @@ def alone(configuration: PartyConfiguration) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def _stopping(configuration: PartyConfiguration) -> Iterator[None]:
-    """Turn Ctrl-C and SIGTERM into a word about what was kept, and an exit status."""
+def _run_of(configuration: PartyConfiguration) -> Iterator[Monitor]:
+    """A run whose end the peer is told, whatever ends it and when."""
+    kept = (
+        f"The run is kept in {configuration.run_folder}; the same command at both parties goes on "
+        "from the newest state that both have, and nothing is sent twice."
+    )
+    with (
+        stopping(kept),
+        alone(configuration),
+        telling_peer(configuration),
+        Monitor(configuration) as monitor,
+    ):
+        yield monitor
+
+
+@contextmanager
+def stopping(kept: str) -> Iterator[None]:
+    """Turn Ctrl-C, SIGTERM and SIGHUP into a word about what was kept, and an exit status."""
+
+    def say() -> None:
+        screen(stderr=True).print(f"Stopped. {kept}", soft_wrap=True)
+
     try:
-        with interruptible():
+        with interruptible(before_force=say):
             yield
-    except KeyboardInterrupt:
-        screen(stderr=True).print(
-            f"Stopped. The run is kept in {configuration.run_folder}; the same command at both "
-            "parties goes on from the newest state that both have, and nothing is sent twice.",
-            soft_wrap=True,
-        )
-        raise typer.Exit(INTERRUPTED) from None
+    except KeyboardInterrupt as stop:
+        say()
+        raise typer.Exit(getattr(stop, "status", INTERRUPTED)) from None
 
 
 @contextmanager
 def met_peer(configuration: PartyConfiguration, console: Console) -> Iterator[Transport]:
     """Meet the peer for one session, and say what was negotiated."""
     with endpoint_of(configuration, _announce(configuration, console)) as endpoint:
-        transport = endpoint.meet(deadline=configuration.wait)
-        console.print(f"Connected by {escaped(transport.describe())}.", soft_wrap=True)
-        yield transport
+        with meeting(configuration, endpoint):
+            transport = endpoint.meet(deadline=configuration.wait)
+        with met(configuration, endpoint, transport):
+            console.print(f"Connected by {escaped(transport.describe())}.", soft_wrap=True)
+            yield transport
 
 
 def _tell(console: Console) -> Callable[[str], None]:

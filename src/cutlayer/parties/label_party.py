@@ -131,6 +131,8 @@ class LabelParty:
         self._prepared: Prepared | None = None
         self._observers: Sequence[ReleaseObserver] | None = None
         self._sent = Sent(self._journalled)
+        self.has_left = False
+        """Whether the peer has all that it will get."""
 
     def run(self, transport: Transport, keep: Callable[[TopHalf], None] | None = None) -> TopHalf:
         """Train with the non-label party at the other end, and predict the held-out records.
@@ -269,6 +271,7 @@ class LabelParty:
     def _take_leave(self, session: Session) -> None:
         """Both have all they need."""
         session.receive_fields(Kind.BYE)
+        self.has_left = True
         session.send_fields(Kind.BYE)
 
     def _prepare(self, agreement: Agreement, *, begun: bool = False) -> Prepared:

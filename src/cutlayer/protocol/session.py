@@ -21,7 +21,7 @@ Both parties keep the same machine and check every message against it, sent or r
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 from types import TracebackType
@@ -32,7 +32,7 @@ from torch import Tensor
 from cutlayer import check
 from cutlayer.errors import ConnectionLostError, PeerEndedError, ProtocolError
 from cutlayer.protocol import codec
-from cutlayer.protocol.interruption import whole
+from cutlayer.protocol.interruption import saying_farewell, whole
 from cutlayer.protocol.messages import ErrorCode, JsonScalar, Kind, Message, Role
 from cutlayer.protocol.transport import Deadlines, Transport
 
@@ -40,6 +40,8 @@ MAX_MAGNITUDE = 1e6
 """Largest value in an activation or a gradient; a squared loss of it still fits a float32."""
 ERROR_WIDTH = 16
 """Bytes of every ERROR payload: its length tells nothing."""
+_ARRIVED_SECONDS = 0.5
+"""For a message that is there already, or on its way."""
 
 
 class State(Enum):
@@ -146,6 +148,8 @@ class Session:
         self.state = State.LABEL_HELLO
         self._most_in_flight = most_in_flight
         self._in_flight = 0
+        self._longest = 0
+        self._held = ExitStack()
         self._transport = transport
         self._run = run
         self._deadlines = deadlines or Deadlines()
@@ -203,6 +207,7 @@ class Session:
             return
 
     def __enter__(self) -> "Session":
+        self._held.enter_context(saying_farewell(self._leave_stopped))
         return self
 
     def __exit__(
@@ -213,7 +218,13 @@ class Session:
     ) -> None:
         """Whatever happened: tell the peer if it cannot know, and let go of the transport."""
         if kind is not None and not issubclass(kind, ConnectionLostError):
-            self.abort(_code_for(kind))
+            self.abort(code_for(kind))
+        self._transport.close()
+        self._held.close()
+
+    def _leave_stopped(self) -> None:
+        """Tell the peer from another thread, while this one computes and cannot."""
+        self.abort(ErrorCode.STOPPED)
         self._transport.close()
 
     def _send(self, message: Message) -> None:
@@ -229,7 +240,12 @@ class Session:
             # Failed until the message is out: an ERROR after half of it would be read as its rest.
             self.state = State.FAILED
             with self._named():
-                self._transport.send(header, payload, deadline=deadline)
+                try:
+                    self._transport.send(header, payload, deadline=deadline)
+                except ConnectionLostError:
+                    self._hear_last_word()
+                    raise
+            self._longest = max(self._longest, payload.nbytes)
             self._move(message.kind, following)
 
     def _receive(self, kind: Kind, step: int, shape: Shape | None) -> Message:
@@ -256,6 +272,28 @@ class Session:
             raise self._refuse("a BYE with fields, where it has none")
         self._move(kind, following)
         return message
+
+    def _hear_last_word(self) -> None:
+        """A peer that takes nothing more may have said why, after messages that it sent before.
+
+        Raises:
+            PeerEndedError: it has.
+        """
+
+        def accept(header: codec.Header) -> None:
+            # Its memory is bounded like that of any message of this session.
+            if header.kind is Kind.ERROR:
+                self._accept(header, header.kind, 0, None)
+            elif header.payload_bytes > self._longest:
+                raise ProtocolError("Something else came.")
+
+        for _ in range(self._most_in_flight + 1):
+            try:
+                header, payload = self._transport.receive(accept, deadline=_ARRIVED_SECONDS)
+            except (ConnectionLostError, ProtocolError):
+                return
+            if header.kind is Kind.ERROR:
+                self._peer_ended(codec.decode(header, payload))
 
     def _following(self, sender: Role, kind: Kind) -> State | None:
         """The state after a message, or ``None`` where it may not come now."""
@@ -338,7 +376,7 @@ class Session:
         return self._deadlines.handshake if handshake else self._deadlines.step
 
 
-def _code_for(error: type[BaseException]) -> ErrorCode:
+def code_for(error: type[BaseException]) -> ErrorCode:
     """The word that the peer gets."""
     if issubclass(error, KeyboardInterrupt):
         return ErrorCode.STOPPED

@@ -60,7 +60,7 @@ from cutlayer.runs.run_findings import (
     Promise,
     findings_of_attacked,
 )
-from cutlayer.runs.session_opening import endpoint_of, telling_peer
+from cutlayer.runs.session_opening import endpoint_of, meeting, met, telling_peer
 
 PREDICTIONS_FILE = "predictions.csv"
 STOPPED_FILE = "stopped"
@@ -91,19 +91,9 @@ def run_label_party(
         CutlayerError: the run could not be done; what was checkpointed stays.
     """
     folder, monitor = configuration.run_folder, monitor or Unmonitored()
-    _private(folder)
-    with telling_peer(configuration):
-        require_room(configuration, reading.table)
-        persistence = _persistence(configuration, configuration.protection_settings)
-        try:
-            _require_not_stopped(folder)
-        except BaseException:
-            persistence.close()
-            raise
     audits: list[tuple[ReleaseAudit, GuardedObserver]] = []
     protection = configuration.applied
     with ExitStack() as held:
-        held.callback(persistence.close)
 
         def make_observers(agreement: Agreement, canaries: Canaries) -> Sequence[ReleaseObserver]:
             looking: list[ReleaseObserver] = []
@@ -123,6 +113,11 @@ def run_label_party(
             return (*looking, *guarded)
 
         with telling_peer(configuration):
+            _private(folder)
+            require_room(configuration, reading.table)
+            persistence = _persistence(configuration, configuration.protection_settings)
+            held.callback(persistence.close)
+            _require_not_stopped(folder)
             _hold_labels(persistence, reading)
             party = LabelParty(
                 reading.table,
@@ -159,6 +154,8 @@ def run_label_party(
                 made=lambda: party.steps_made,
                 wait=configuration.wait,
                 tell=tell,
+                meeting=lambda: meeting(configuration, endpoint),
+                met=lambda: met(configuration, endpoint, has_left=lambda: party.has_left),
             )
         except LeakStopError as stop:
             create_private(folder / STOPPED_FILE, f"{stop}\n".encode())
@@ -188,24 +185,24 @@ def run_non_label_party(
         CutlayerError: the run could not be done; what was checkpointed stays.
     """
     folder, monitor = configuration.run_folder, monitor or Unmonitored()
-    _private(folder)
     with telling_peer(configuration):
+        _private(folder)
         require_room(configuration, reading.table)
         persistence = _persistence(configuration)
-    party = NonLabelParty(
-        reading.table,
-        configuration.terms(),
-        lambda own: build_bottom(configuration, own),
-        make_optimizer(configuration),
-        progress=(monitor, *progress),
-        persistence=persistence,
-        compute=configuration.compute,
-        deadlines=configuration.deadlines,
-        max_ids=configuration.max_ids,
-        allow_feature_copy=configuration.allow_feature_copy,
-        tell=tell,
-        on_event=monitor.on_event,
-    )
+        party = NonLabelParty(
+            reading.table,
+            configuration.terms(),
+            lambda own: build_bottom(configuration, own),
+            make_optimizer(configuration),
+            progress=(monitor, *progress),
+            persistence=persistence,
+            compute=configuration.compute,
+            deadlines=configuration.deadlines,
+            max_ids=configuration.max_ids,
+            allow_feature_copy=configuration.allow_feature_copy,
+            tell=tell,
+            on_event=monitor.on_event,
+        )
 
     def keep(half: BottomHalf) -> None:
         save_half(folder, {"bottom": half.bottom}, half.inputs.encoder, step=half.step)
@@ -218,6 +215,8 @@ def run_non_label_party(
                 made=lambda: party.steps_made,
                 wait=configuration.wait,
                 tell=tell,
+                meeting=lambda: meeting(configuration, endpoint),
+                met=lambda: met(configuration, endpoint),
             )
     except ConnectionLostError as error:
         if party.complete is None or isinstance(error, PeerEndedError):

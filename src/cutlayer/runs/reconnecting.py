@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 from cutlayer.errors import ConnectionLostError, DeadlineError, PeerEndedError
@@ -17,6 +18,8 @@ def until_done(
     made: Callable[[], int],
     wait: float,
     tell: Callable[[str], None],
+    meeting: Callable[[], AbstractContextManager[None]] = nullcontext,
+    met: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Result:
     """Attempt a session again with a new connection whenever one is lost.
 
@@ -30,16 +33,20 @@ def until_done(
         wait: seconds without a new step after which the run is given up, however often the peer
             came back meanwhile.
         tell: takes notices for the operator.
+        meeting: around each wait for the peer; sees what ends it.
+        met: around each attempt.
 
     Raises:
         CutlayerError: what ended the run.
     """
     give_up, before = time.monotonic() + wait, made()
     while True:
-        transport = endpoint.meet(deadline=wait)
+        with meeting():
+            transport = endpoint.meet(deadline=wait)
         tell(f"Connected by {transport.describe()}.")
         try:
-            return attempt(transport)
+            with met():
+                return attempt(transport)
         except PeerEndedError:
             raise
         except ConnectionLostError as error:

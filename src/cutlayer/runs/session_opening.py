@@ -1,15 +1,18 @@
 """Opening: read the own file, meet the peer, and let it know at once if the file is no good."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import replace
 
 import polars as pl
 
 from cutlayer.data import TableReading, TextSequence
-from cutlayer.errors import CutlayerError
+from cutlayer.errors import ConnectionLostError, CutlayerError
 from cutlayer.parties.checkpoint import load_encoder, naming
 from cutlayer.protocol import (
+    Address,
     Deadlines,
     Endpoint,
     ErrorCode,
@@ -20,13 +23,30 @@ from cutlayer.protocol import (
     Session,
     StreamConnector,
     StreamListener,
+    Transport,
     load_identity,
 )
 from cutlayer.protocol.address import require_loopback
+from cutlayer.protocol.interruption import saying_farewell, whole
+from cutlayer.protocol.session import code_for
+from cutlayer.protocol.transports.backoff import LONGEST_SECONDS
 from cutlayer.runs.aligned_records import aligned_records
 from cutlayer.runs.configuration import PartyConfiguration
+from cutlayer.runs.halves import require_model
 
-_FAREWELL_SECONDS = 2.0
+_LINGER_SECONDS = LONGEST_SECONDS + 1.0
+"""How long a listener waits for a peer that is there, and that calls after a pause."""
+_CALL_SECONDS = 2.0
+_AT_ONCE_SECONDS = 0.05
+
+
+class _Opening:
+    """The time before this party has an endpoint to meet its peer at."""
+
+    is_over = False
+
+
+_OPENING: ContextVar[_Opening | None] = ContextVar("opening", default=None)
 
 
 def read_records(configuration: PartyConfiguration, *, predicting: bool = False) -> TableReading:
@@ -40,12 +60,13 @@ def read_records(configuration: PartyConfiguration, *, predicting: bool = False)
             trained with are read, and no labels.
 
     Raises:
-        ConfigurationError: the identity of this party is not in order.
+        ConfigurationError: the identity or the model of this party is not in order.
         DataError: the file breaks a rule, there is no private alignment yet, or the run that is to
             predict has not ended here.
     """
     table_file = configuration.table_file()
     with telling_peer(configuration):
+        require_model(configuration)
         trained = None
         if predicting:
             with naming(configuration.role):
@@ -97,37 +118,122 @@ def endpoint_of(
             listens then.
     """
     address, identity = configuration.meeting_point, identity_of(configuration)
+    endpoint = _endpoint(configuration, address, identity)
+    if (opening := _OPENING.get()) is not None:
+        opening.is_over = True
+    if on_listening is not None and isinstance(endpoint, GrpcListener | StreamListener):
+        on_listening(endpoint.address.port)
+    return endpoint
+
+
+def _endpoint(
+    configuration: PartyConfiguration, address: Address, identity: Identity | None
+) -> Endpoint:
+    """The endpoint of a role and transport."""
     by_grpc = identity is not None and configuration.transport == "grpc"
     if configuration.role is Role.NON_LABEL:
         if by_grpc and identity is not None:
             return GrpcConnector(address, identity)
         return StreamConnector(address, identity)
-    listener: GrpcListener | StreamListener
     if by_grpc and identity is not None:
-        listener = GrpcListener(address, identity)
-    else:
-        listener = StreamListener(address, identity)
-    if on_listening is not None:
-        on_listening(listener.address.port)
-    return listener
+        return GrpcListener(address, identity)
+    return StreamListener(address, identity)
 
 
 @contextmanager
 def telling_peer(configuration: PartyConfiguration) -> Iterator[None]:
-    """What is done before the peer is met: if it fails, a peer that waits already is told so."""
-    identity_of(configuration)  # before a long file is read
+    """What is done before the peer is met: if it ends here, a peer that waits already is told so.
+
+    Once :func:`endpoint_of` has been called, whoever called it answers for that. Within another
+    such block, a block does nothing of its own.
+    """
+    if _OPENING.get() is not None:
+        yield
+        return
+    opening = _Opening()
+    before = _OPENING.set(opening)
+
+    def tell(code: ErrorCode) -> None:
+        if opening.is_over:
+            return
+        seconds = _LINGER_SECONDS if configuration.role is Role.LABEL else _CALL_SECONDS
+        with suppress(CutlayerError, OSError), endpoint_of(configuration) as endpoint:
+            tell_whoever_comes(configuration, endpoint, code, seconds)
+
+    try:
+        with saying_farewell(lambda: tell(ErrorCode.STOPPED)):
+            identity_of(configuration)  # before a long file is read
+            yield
+    except BaseException as error:
+        with whole():  # a signal waits until the peer is told
+            tell(code_for(type(error)))
+        raise
+    finally:
+        _OPENING.reset(before)
+
+
+def tell_whoever_comes(
+    configuration: PartyConfiguration, endpoint: Endpoint, code: ErrorCode, seconds: float
+) -> None:
+    """End the session of a peer that is there, or comes in time; whether one does not matter."""
+    with suppress(CutlayerError, OSError):
+        transport = endpoint.meet(deadline=seconds)
+        say_end(configuration, transport, code)
+        transport.close()
+
+
+def say_end(configuration: PartyConfiguration, transport: Transport, code: ErrorCode) -> None:
+    """Tell a peer that no session follows, or none any more."""
+    session = Session(configuration.role, transport, run=configuration.run, deadlines=Deadlines())
+    session.abort(code)
+
+
+@contextmanager
+def meeting(configuration: PartyConfiguration, endpoint: Endpoint) -> Iterator[None]:
+    """While this party waits for its peer: if it ends here, a peer that is about to come is told.
+
+    A peer that is there calls every two seconds, so who has waited longer has missed nobody.
+    """
+    began = time.monotonic()
     try:
         yield
-    except CutlayerError:
-        _tell_peer(configuration)
+    except ConnectionLostError:
+        raise
+    except BaseException as error:
+        if configuration.role is Role.LABEL:
+            left = max(_AT_ONCE_SECONDS, began + _LINGER_SECONDS - time.monotonic())
+            with whole():
+                tell_whoever_comes(configuration, endpoint, code_for(type(error)), left)
         raise
 
 
-def _tell_peer(configuration: PartyConfiguration) -> None:
-    """End the session of a peer that is there already; whether one is does not matter."""
-    with suppress(CutlayerError), endpoint_of(configuration) as endpoint:
-        transport = endpoint.meet(deadline=_FAREWELL_SECONDS)
-        Session(configuration.role, transport, run=configuration.run, deadlines=Deadlines()).abort(
-            ErrorCode.FAILED
-        )
-        transport.close()
+@contextmanager
+def met(
+    configuration: PartyConfiguration,
+    endpoint: Endpoint,
+    transport: Transport | None = None,
+    *,
+    has_left: Callable[[], bool] = bool,
+) -> Iterator[None]:
+    """While the peer is met: if it ends here, a peer that no session has told so is told.
+
+    Args:
+        configuration: of this party.
+        endpoint: where the peer may have connected anew, since its old connection was lost.
+        transport: to the peer, where this may end before a session begins.
+        has_left: whether the farewell was said. What ends this party later may depend on labels,
+            and is no affair of the peer's.
+    """
+    try:
+        yield
+    except ConnectionLostError:
+        raise
+    except BaseException as error:
+        if has_left():
+            raise
+        code = code_for(type(error))
+        if transport is not None:
+            say_end(configuration, transport, code)
+        if configuration.role is Role.LABEL:
+            tell_whoever_comes(configuration, endpoint, code, _AT_ONCE_SECONDS)
+        raise

@@ -3,13 +3,13 @@
 import random
 from collections.abc import Iterator
 
-FIRST_SECONDS, LONGEST_SECONDS = 0.2, 5.0
+FIRST_SECONDS, LONGEST_SECONDS = 0.2, 2.0
 
 
 def backoff(generator: random.Random | None = None) -> Iterator[float]:
     r"""Seconds before each further attempt: exponential, with full jitter.
 
-    .. math:: w_n \sim U(0,\ \min(5,\ 0.2 \cdot 2^n))
+    .. math:: w_n \sim U(0,\ \min(2,\ 0.2 \cdot 2^n))
 
     Args:
         generator: of the jitter; by default the operating system's. Nothing secret depends on it.

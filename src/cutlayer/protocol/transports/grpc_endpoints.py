@@ -233,12 +233,12 @@ class _ClientPipe(Pipe):
 
     def __init__(self, channel: aio.Channel, call: "aio.StreamStreamCall[bytes, bytes]") -> None:
         self._channel, self._call = channel, call
-        self._reading = asyncio.Lock()
+        self._done = asyncio.Event()
+        call.add_done_callback(lambda _: self._done.set())
 
     @override
     async def read(self) -> bytes | None:
-        async with self._reading:
-            piece = await self._call.read()
+        piece = await self._call.read()
         return piece if isinstance(piece, bytes) else None
 
     @override
@@ -250,8 +250,7 @@ class _ClientPipe(Pipe):
         with suppress(TimeoutError, grpc.RpcError, asyncio.InvalidStateError):
             async with asyncio.timeout(seconds):
                 await self._call.done_writing()
-                while await self.read() is not None:
-                    pass
+                await self._done.wait()
         await self.cut()
 
     @override

@@ -26,6 +26,7 @@ from cutlayer.protocol.transports.network_transport import (
 )
 
 PIECE_BYTES = 1 << 20
+_PIECES_AHEAD = 2
 _FAREWELL_SECONDS = 2.0
 _FOREIGN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 _BROKEN = "The connection to the peer broke"
@@ -52,14 +53,21 @@ class Pipe(ABC):
 
 
 class GrpcTransport(NetworkTransport):
-    """Messages over a :class:`Pipe`, for callers that wait in threads."""
+    """Messages over a :class:`Pipe`, for callers that wait in threads.
+
+    Pieces are read as they come, up to two ahead: gRPC drops what has arrived and was not read when
+    the other side leaves, and its last word says why.
+    """
 
     def __init__(self, loop: EventLoop, pipe: Pipe, description: str) -> None:
+        """Speak over a pipe; to be called on the loop."""
         super().__init__(description)
         self._loop, self._pipe = loop, pipe
         self._over = asyncio.Event()
         self._reason = f"{_BROKEN}."
         self._closed = False
+        self._pieces: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue(_PIECES_AHEAD)
+        self._reading = asyncio.ensure_future(self._read_ahead())
 
     @override
     def close(self) -> None:
@@ -83,6 +91,7 @@ class GrpcTransport(NetworkTransport):
             self._reason = reason
             self._over.set()
         await self._pipe.cut()
+        self._reading.cancel()
 
     async def until_over(self) -> None:
         """Wait until either side has ended the stream."""
@@ -93,7 +102,10 @@ class GrpcTransport(NetworkTransport):
         if not self._over.is_set():
             self._reason = OWN_END_CLOSED
             self._over.set()
+        while not self._pieces.empty():  # the peer may end once what it sent has been read
+            self._pieces.get_nowait()
         await self._pipe.finish(_FAREWELL_SECONDS)
+        self._reading.cancel()
 
     @override
     def _push(self, header: bytes, payload: memoryview, clock: Clock) -> None:
@@ -154,12 +166,30 @@ class GrpcTransport(NetworkTransport):
         for start in range(room, payload.nbytes, PIECE_BYTES):
             await self._pipe.write(bytes(payload[start : start + PIECE_BYTES]))
 
+    async def _read_ahead(self) -> None:
+        """Read pieces until no more comes; then how it ended."""
+        piece: bytes | BaseException | None = b""
+        while isinstance(piece, bytes):
+            try:
+                piece = await self._pipe.read()
+            except _FOREIGN as error:
+                piece = error
+            except asyncio.CancelledError as error:  # of the call, unless it is this task's
+                if self._reading.cancelling():
+                    raise
+                piece = error
+            if not self._closed:
+                await self._pieces.put(piece)
+
     async def _read(self) -> bytes:
         """The next piece."""
-        piece = await self._pipe.read()
+        piece = await self._pieces.get()
+        if isinstance(piece, bytes):
+            return piece
+        self._pieces.put_nowait(piece)  # for whoever asks again
         if piece is None:
             raise ConnectionLostError(PEER_LEFT)
-        return piece
+        raise piece
 
     async def _fill(self, view: memoryview) -> None:
         """Receive the rest of a message."""

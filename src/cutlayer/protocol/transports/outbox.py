@@ -12,6 +12,7 @@ from cutlayer.protocol.codec import Header
 from cutlayer.protocol.transport import Clock, Transport
 
 _FAREWELL_SECONDS = 5.0
+_ARRIVED_SECONDS = 0.5
 
 _Frame = tuple[bytes, memoryview, float]
 
@@ -53,8 +54,12 @@ class OutboxTransport(Transport):
     def receive(
         self, accept: Callable[[Header], None], *, deadline: float
     ) -> tuple[Header, bytearray]:
-        self._raise_earlier_error()
-        return self._transport.receive(accept, deadline=deadline)
+        if self._error is None:
+            return self._transport.receive(accept, deadline=deadline)
+        try:  # the peer may have said why it takes nothing more
+            return self._transport.receive(accept, deadline=min(deadline, _ARRIVED_SECONDS))
+        except ConnectionLostError:
+            raise self._error from None
 
     @override
     def describe(self) -> str:
