@@ -718,7 +718,7 @@ def test_predictions_are_kept_before_the_peer_is_told_so(pair):
     assert_ended_well(pair.run())
     (pair.folder / "label" / "there").mkdir()  # no file can take the name of a folder
     done = pair.run(command="predict", label=("--out", "there"))
-    assert done["label"][0] == 1
+    assert done["label"][0] == 2
     assert "Cannot write there" in done["label"][2]
     status, out, err = done["other"]
     assert status == 1, (out, err)
