@@ -48,11 +48,12 @@ def trained_on(labels, monkeypatch, settings, **options):
     [
         ({"epochs": 3}, {}),
         ({"micro_batches": 2, "staleness": 1}, {}),
-        ({"wire": "bfloat16"}, {"observers": lambda agreement, canaries: [Audited()]}),
+        ({}, {"observers": lambda agreement, canaries: [Audited()]}),
+        ({"wire": "bfloat16"}, {}),
         ({}, {"compute": Compute(autocast=torch.bfloat16)}),
         ({}, {"canaries": 60}),
     ],
-    ids=["plain", "in parts", "audited", "autocast", "canaries"],
+    ids=["plain", "in parts", "audited", "bfloat16 on the wire", "autocast", "canaries"],
 )
 def test_the_message_head_learns_from_the_noisy_residual_alone(monkeypatch, settings, options):
     first = tables()[0].labels

@@ -215,6 +215,18 @@ def test_a_second_answer_differs_from_the_first_by_known_numbers(tmp_path, resto
     assert copies < len(pairs) / 2  # the control: most were asked with another activation
 
 
+def test_the_visits_of_a_record_have_unrelated_noise(tmp_path):
+    run = Run(tmp_path)
+    run.start()
+    told = noise_of_visits(run)
+    names = [name for name, visit in told if visit == 0]
+    pairs = torch.tensor([[told[name, 0], told[name, 1]] for name in names])
+    assert len(told) == 2 * len(names)
+    # The label adds less than 1 / (4 sigma^2).
+    unrelated = 5 / len(pairs) ** 0.5 + 1 / (4 * PLANNED.noise_deviation**2)
+    assert abs(torch.corrcoef(pairs.T)[0, 1].item()) <= unrelated
+
+
 class NoiseByStep(SecretNoise):
     """What the product had before: another message gets other noise."""
 

@@ -1,5 +1,7 @@
 """The run key: 32 bytes, all of which count, for every purpose."""
 
+import hashlib
+import hmac
 import os
 
 import pytest
@@ -7,8 +9,10 @@ import torch
 
 from cutlayer.errors import ConfigurationError
 from cutlayer.parties.run_key import RunKey
+from cutlayer.rng import SecretNoise
 
 SECRET = bytes(range(32))
+ACTIVATION = torch.ones(2, 3)
 
 
 def derived(secret):
@@ -39,10 +43,22 @@ def test_every_byte_of_the_key_decides_whatever_follows_from_it(position):
         assert after[purpose] != value, purpose
 
 
-def test_purposes_do_not_share_a_key():
+def test_each_purpose_has_its_own_key_of_32_bytes():
+    """The peer hears the nonce of the order, so nothing else may follow from it."""
+
+    def expected(purpose):
+        return hmac.new(SECRET, purpose, hashlib.sha256).digest()
+
     key = RunKey(SECRET)
-    assert len({key.order_nonce, key._derived("noise"), key._derived("labelling"), SECRET}) == 4
-    assert len(key.order_nonce) == 32
+    assert key.order_nonce == expected(b"order")
+    sealed = hmac.new(expected(b"labelling"), b"digest", hashlib.sha256).hexdigest()
+    assert key.sealed_labelling(b"digest") == sealed
+    source = SecretNoise(expected(b"noise"))
+    drawn = key.noise().for_release(1, ACTIVATION).normal(4)
+    assert torch.equal(drawn, source.for_release(1, ACTIVATION).normal(4))
+    key.seed_torch(7)
+    seed = int.from_bytes(expected(b"step 7")[:8], "little") >> 1
+    assert torch.equal(torch.rand(4), torch.rand(4, generator=torch.Generator().manual_seed(seed)))
 
 
 def test_a_key_is_32_bytes_of_the_system_and_stays(tmp_path, monkeypatch):
