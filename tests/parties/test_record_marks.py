@@ -65,6 +65,12 @@ def test_a_label_an_id_a_record_and_a_coin_do():
     assert {len(digest) for digest in digests} == {32}
 
 
+def test_an_id_counts_also_where_all_labels_are_alike():
+    negative = replace(TABLE, labels=torch.zeros(50, dtype=torch.int64))
+    renamed = replace(negative, ids=("new", *TABLE.ids[1:]))
+    assert labelling_of(negative, NONE) != labelling_of(renamed, NONE)
+
+
 def test_records_without_labels_are_refused():
     with pytest.raises(ValueError, match="no labels"):
         labelling_of(replace(TABLE, labels=None), NONE)

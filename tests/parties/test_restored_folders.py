@@ -192,12 +192,24 @@ def other_batches(run):
     run.start()
 
 
+def other_records(run):
+    """The peer leaves some out, so all others have other numbers."""
+    begun(run)
+    run.start()
+    run.restore("begun")
+    run.forget_peer()
+    label, other = run.tables
+    run.tables = label, other.ordered_by(sorted(other.ids)[20:])
+    run.start()
+
+
 SCENARIOS = [
     restored_before_the_first_answer,
     restored_in_the_middle,
     all_but_the_key_is_lost,
     a_later_journal_alone,
     other_batches,
+    other_records,
 ]
 
 

@@ -14,7 +14,7 @@ from scipy.special import expit, ndtr
 from cutlayer.errors import ConfigurationError, ProtectionError
 from cutlayer.leakage.leak_auc import leak_auc
 from cutlayer.protections import PROTECTIONS, Residual, parse_protection
-from cutlayer.rng import SecretNoise, SeededNoise
+from cutlayer.rng import NoiseSource, SecretNoise, SeededNoise
 
 
 def rows(count: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -88,25 +88,71 @@ def test_values_lie_on_the_public_grid(sigma, dtype):
     assert torch.equal(steps, steps.round())
 
 
-@pytest.mark.parametrize("sigma", [0.3, 1.0, 40.0, 3000.0, 1e9])
-def test_a_residual_is_made_from_one_number_on_a_finer_grid(sigma):
-    """In exact fractions: noise on the fine grid, less the label, plus the sigmoid, rounded."""
-    logit, labels = rows(300)
-    sent = Residual(sigma=sigma).noisy_residual(logit, labels, noise=SeededNoise(7))
-    drawn = SeededNoise(7).normal(300).tolist()
+class Given(NoiseSource):
+    """Hands out the draws that it was given."""
+
+    reproducible = True
+
+    def __init__(self, draws):
+        self.draws = draws
+
+    def normal(self, *shape, device="cpu"):
+        assert shape == tuple(self.draws.shape)
+        return self.draws.to(device)
+
+
+def released(sigma, xi, label):
+    """The one number behind a residual, in exact fractions: noise on the fine grid less label."""
     step = Fraction(2) ** (math.floor(math.log2(sigma)) - 10)
     fine = min(step / 2**20, Fraction(1))
-    for i, xi in enumerate(drawn):
-        released = round(Fraction(sigma * xi) / fine) * fine - int(labels[i])
-        exact = released + Fraction(torch.sigmoid(logit[i]).item())
-        assert abs(Fraction(sent[i].item()) - exact) <= step / 2 * (1 + Fraction(1, 10**6))
-        assert (released / fine).denominator == 1
-    # The residual that is sent shows no more than that number, whatever the logit is.
+    return round(Fraction(sigma * xi) / fine) * fine - label, step, fine
+
+
+@pytest.mark.parametrize("sigma", [0.3, 1.0, 40.0])
+@pytest.mark.parametrize("label", [0, 1])
+def test_a_residual_is_made_from_one_number_on_a_finer_grid(sigma, label):
+    """Logits that put the sum just beside a border of the grid show that number to its last bit,
+    and nothing of the noise beyond it."""
+    draws = SeededNoise(7).normal(2000)
+    sigmoids, expected = [], []
+    for row, xi in enumerate(draws.tolist()):
+        number, step, fine = released(sigma, xi, label)
+        border = (math.floor((number + Fraction(1, 2)) / step) + Fraction(1, 2)) * step
+        side = fine / 4 if row % 2 else -fine / 4
+        sigmoids.append(float(border - number + side))
+        expected.append(float(border + (step if row % 2 else -step) / 2))
+    sigmoid = torch.tensor(sigmoids, dtype=torch.float64)
+    labels = torch.full((2000,), label)
+    sent = Residual(sigma=sigma).noisy_residual(sigmoid.logit(), labels, noise=Given(draws))
+    assert sent.tolist() == expected
+
+
+def test_the_finer_grid_is_never_coarser_than_a_label():
+    # sigma = 2^38: a step is 2^28, its border 2^27. The draw is 2^27 + 100, less a label of 1.
+    draws = torch.tensor([(2.0**27 + 100) / 2.0**38], dtype=torch.float64)
+    for label in (0, 1):
+        sent = Residual(sigma=2.0**38).noisy_residual(
+            torch.zeros(1, dtype=torch.float64), torch.tensor([label]), noise=Given(draws)
+        )
+        assert sent.tolist() == [2.0**28]
+    border = torch.tensor([2.0**27 / 2.0**38], dtype=torch.float64)
+    for label, expected in ((0, 2.0**28), (1, 0.0)):  # 2^27 + 1/2, and 2^27 - 1/2
+        sent = Residual(sigma=2.0**38).noisy_residual(
+            torch.zeros(1, dtype=torch.float64), torch.tensor([label]), noise=Given(border)
+        )
+        assert sent.tolist() == [expected]
+
+
+@pytest.mark.parametrize("sigma", [0.3, 2.0, 40.0])
+def test_answers_to_other_logits_differ_by_known_numbers(sigma):
+    logit, labels = rows(300)
+    protection = Residual(sigma=sigma)
+    sent = protection.noisy_residual(logit, labels, noise=SeededNoise(7))
     for offset in torch.linspace(-4, 4, 41).tolist():
         moved = torch.full_like(logit, offset)
-        other = Residual(sigma=sigma).noisy_residual(moved, labels, noise=SeededNoise(7))
+        other = protection.noisy_residual(moved, labels, noise=SeededNoise(7))
         known = torch.sigmoid(moved) - torch.sigmoid(logit)
-        assert (other - sent - known).abs().max().item() <= float(step) * (1 + 1e-6)
+        assert (other - sent - known).abs().max().item() <= protection.grid_step * (1 + 1e-6)
 
 
 def test_float32_holds_the_grid_value_exactly():
