@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
+from cutlayer.alignment.ristretto import multiplied, point_of, random_scalar
 from cutlayer.data import TextSequence
-from cutlayer.data.ristretto import multiplied, point_of, random_scalar
 from cutlayer.parties import Terms
 from cutlayer.parties.private_alignment import align_privately
 from cutlayer.protocol import Role, Session, StreamConnector, StreamListener

@@ -18,9 +18,9 @@ from pathlib import Path
 import polars as pl
 import torch
 
-from cutlayer.audits.findings import FindingRow, Findings, read_findings, write_findings
 from cutlayer.audits.scope import AuditScope
 from cutlayer.experiments.tradeoff.image_file import read_images
+from cutlayer.findings.document import FindingRow, Findings, read_findings, write_findings
 from cutlayer.runs.canary_run import findings_of_canary_run
 
 EPOCHS, CUT, SIDE = 20, 32, 32

@@ -19,9 +19,9 @@ from pathlib import Path
 import torch
 
 from cutlayer.audits import ReleaseRecorder
-from cutlayer.audits.findings import read_findings
 from cutlayer.audits.scope import FULL_SCOPE
 from cutlayer.audits.worker_process import available_cores
+from cutlayer.findings.document import read_findings
 from cutlayer.runs.recording import MESSAGES, RecordingContext
 from cutlayer.transcript import Release
 

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from cutlayer import Marvell, protect
 from cutlayer.audits import LiveLeak
-from cutlayer.audits.live_leak import LIVE_EVERY, live_attacks
+from cutlayer.audits.live.live_leak import LIVE_EVERY, live_attacks
 from cutlayer.models import OneHotColumns, WideDeepBottom, WideDeepTop
 from cutlayer.transcript import Release
 

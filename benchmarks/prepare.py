@@ -68,7 +68,7 @@ def peak_mib() -> float:
 
 def measure(path: Path, out: Path, vocabulary: str) -> dict[str, float]:
     """Prepare the file, and measure."""
-    from cutlayer.data.preparation import TableOptions, criteo, prepare_table
+    from cutlayer.preparation import TableOptions, criteo, prepare_table
 
     before = peak_mib()
     start = time.perf_counter()

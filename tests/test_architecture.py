@@ -15,16 +15,16 @@ SOURCE = Path(cutlayer.__file__).parent
 FIRST_ROW = {"check", "durable", "errors", "escaping", "extras", "lazy", "rng", "registry"}
 MAY_IMPORT = {
     **dict.fromkeys(FIRST_ROW, FIRST_ROW),
-    "data": FIRST_ROW,
-    "models": FIRST_ROW,
-    "leakage": FIRST_ROW,
+    **dict.fromkeys(("data", "models", "leakage", "protocol", "transcript"), FIRST_ROW),
+    "alignment": FIRST_ROW | {"data"},
+    "preparation": FIRST_ROW | {"data"},
     "protections": FIRST_ROW | {"leakage"},
-    "transcript": FIRST_ROW,
     "attacks": FIRST_ROW | {"transcript"},
-    "protocol": FIRST_ROW,
-    "parties": FIRST_ROW | {"data", "models", "leakage", "protections", "transcript", "protocol"},
+    "parties": FIRST_ROW
+    | {"alignment", "data", "models", "leakage", "protections", "protocol", "transcript"},
     "audits": FIRST_ROW | {"transcript", "attacks", "leakage"},
-    "reports": FIRST_ROW | {"audits"},
+    "findings": FIRST_ROW | {"audits", "transcript", "attacks", "leakage"},
+    "reports": FIRST_ROW | {"audits", "findings"},
 }
 MAY_IMPORT["runs"] = set(MAY_IMPORT)
 MAY_IMPORT["experiments"] = set(MAY_IMPORT)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from cutlayer.audits import Hint, Truth
+from cutlayer.audits import GroundTruth, Hint
 from cutlayer.audits.class_histograms import BINS, HistogramTally
 from cutlayer.transcript import Release
 
@@ -17,7 +17,7 @@ def filled(shares) -> dict[int, float]:
 
 
 def test_norms_relative_to_the_longest_of_the_batch_by_hand():
-    tally = HistogramTally("cut", Truth(torch.tensor([1, 0, 0, 1])))
+    tally = HistogramTally("cut", GroundTruth(torch.tensor([1, 0, 0, 1])))
     tally.observe(release([[4.0, 0.0], [0.0, 1.0], [0.0, 0.0], [0.0, -2.02]]), None)
     norms, cosines = tally.result()
     assert (norms.layer, norms.quantity) == ("cut", "norm")
@@ -29,7 +29,7 @@ def test_norms_relative_to_the_longest_of_the_batch_by_hand():
 
 
 def test_cosines_with_the_hint_by_hand():
-    tally = HistogramTally("first", Truth(torch.tensor([1, 1, 0, 0])))
+    tally = HistogramTally("first", GroundTruth(torch.tensor([1, 1, 0, 0])))
     hint = Hint(0, torch.tensor([3.0, 0.0]))
     tally.observe(release([[3.0, 0.0], [5.0, 0.0], [-1.0, 0.0], [0.0, 2.0]]), hint)
     _, cosines = tally.result()
@@ -41,7 +41,7 @@ def test_cosines_with_the_hint_by_hand():
 
 def test_releases_add_up_and_shares_sum_to_one():
     labels = (torch.arange(40) % 4 == 0).long()
-    tally = HistogramTally("cut", Truth(labels))
+    tally = HistogramTally("cut", GroundTruth(labels))
     generator = torch.Generator().manual_seed(0)
     for step in range(3):
         gradient = torch.randn(40, 5, generator=generator)
@@ -52,7 +52,7 @@ def test_releases_add_up_and_shares_sum_to_one():
 
 
 def test_a_batch_of_zeros_has_norm_zero_and_cosine_zero():
-    tally = HistogramTally("cut", Truth(torch.tensor([1, 0])))
+    tally = HistogramTally("cut", GroundTruth(torch.tensor([1, 0])))
     tally.observe(release([[0.0], [0.0]]), Hint(1, torch.tensor([1.0])))
     norms, cosines = tally.result()
     assert filled(norms.positive) == filled(norms.negative) == {0: 1.0}

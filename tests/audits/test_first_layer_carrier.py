@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from cutlayer.audits import FirstLayerCarrier, Hint, Truth, audit_leak
+from cutlayer.audits import FirstLayerCarrier, GroundTruth, Hint, audit_leak
 from cutlayer.errors import DataError
 from cutlayer.transcript import NonLabelHalf, NonLabelHalfWriter, Release
 
@@ -63,7 +63,7 @@ def test_an_audit_measures_both_layers(carrier):
     gradient = (0.25 - labels.float())[:, None] * torch.tensor([1.0, 2.0])
     sent = Release(0, 0, torch.arange(20), torch.zeros(20, 2), gradient)
     hints = {0: Hint(4, gradient[4])}
-    audit = audit_leak([sent], Truth(labels), hints=hints, first_layer=carrier)
+    audit = audit_leak([sent], GroundTruth(labels), hints=hints, first_layer=carrier)
     cosine = {m.layer: m.leak_auc for m in audit.measurements if m.attack == "cosine"}
     assert cosine["cut"] == 1.0
     assert cosine["first"] == 1.0  # tanh keeps every sign of the chain rule

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cutlayer.attacks import ATTACKS, HISTORY_ATTACKS, Attack
-from cutlayer.audits import AuditScope, Hint, LeakAuditor, Truth, audit_leak
+from cutlayer.audits import AuditScope, GroundTruth, Hint, LeakAuditor, audit_leak
 from cutlayer.leakage.null_floor import null_deviation, null_floor
 from cutlayer.transcript import Release
 
@@ -44,7 +44,7 @@ def measured(audit, releases, attack=None, layer="cut"):
 def by_hand():
     """Records 0 and 2 are positive. Step 0 scores 3 2 1 0, step 1 scores 5 0 4 1."""
     releases = [release(0, [3, 2, 1, 0]), release(1, [5, 0, 4, 1], epoch=1)]
-    return audit_leak(releases, Truth(torch.tensor([1, 0, 1, 0])), attacks=WRITTEN)
+    return audit_leak(releases, GroundTruth(torch.tensor([1, 0, 1, 0])), attacks=WRITTEN)
 
 
 def test_one_release_by_hand(by_hand):
@@ -81,7 +81,7 @@ def test_curve_and_counts_by_hand(by_hand):
 
 
 def test_an_attack_that_is_always_wrong_leaks_as_much_as_one_that_is_right():
-    audit = audit_leak([release(0, [0, 1])], Truth(torch.tensor([1, 0])), attacks=WRITTEN)
+    audit = audit_leak([release(0, [0, 1])], GroundTruth(torch.tensor([1, 0])), attacks=WRITTEN)
     for releases in ("one", "all"):
         found = measured(audit, releases)
         assert (found.raw_auc, found.leak_auc) == (0.0, 1.0)
@@ -91,7 +91,7 @@ def test_an_attack_that_is_always_wrong_leaks_as_much_as_one_that_is_right():
 def test_the_median_of_symmetrised_values_is_not_the_symmetrised_median():
     # Raw AUCs 0 and 1: each batch gives all away once the sign is known, the raw median is 1/2.
     releases = [release(0, [0, 1]), release(1, [1, 0])]
-    one = measured(audit_leak(releases, Truth(torch.tensor([1, 0])), attacks=WRITTEN), "one")
+    one = measured(audit_leak(releases, GroundTruth(torch.tensor([1, 0])), attacks=WRITTEN), "one")
     assert (one.leak_auc, one.raw_auc) == (1.0, 0.5)
 
 
@@ -101,7 +101,7 @@ def test_pooling_standardises_each_batch():
         release(0, [0.2, 0.1], records=[0, 1]),
         release(1, [1001, 1000], records=[2, 3]),
     ]
-    audit = audit_leak(releases, Truth(torch.tensor([1, 0, 1, 0])), attacks=WRITTEN)
+    audit = audit_leak(releases, GroundTruth(torch.tensor([1, 0, 1, 0])), attacks=WRITTEN)
     assert measured(audit, "one").pooled_auc == 1.0
 
 
@@ -110,7 +110,9 @@ def test_pooling_forgets_earlier_epochs():
         release(0, [0, 1, 2, 3]),  # records 0 and 1 are positive: all wrong
         release(1, [1, 0], records=[0, 2], epoch=1),
     ]
-    one = measured(audit_leak(releases, Truth(torch.tensor([1, 1, 0, 0])), attacks=WRITTEN), "one")
+    one = measured(
+        audit_leak(releases, GroundTruth(torch.tensor([1, 1, 0, 0])), attacks=WRITTEN), "one"
+    )
     assert (one.pooled_auc, one.pooled_epoch) == (1.0, 1)
 
 
@@ -119,7 +121,7 @@ def test_batches_of_one_class_are_counted_and_their_scores_averaged():
         release(0, [1, 0], records=[0, 1]),  # two positives
         release(1, [1, 0], records=[2, 3]),
     ]
-    audit = audit_leak(releases, Truth(torch.tensor([1, 1, 1, 0])), attacks=WRITTEN)
+    audit = audit_leak(releases, GroundTruth(torch.tensor([1, 1, 1, 0])), attacks=WRITTEN)
     one = measured(audit, "one")
     assert (one.batches, one.one_class_batches, one.leak_auc) == (1, 1, 1.0)
     # Averages 1, -1, 1, -1: the negative ties with record 1 and loses to two: 2.5 of 3.
@@ -128,20 +130,22 @@ def test_batches_of_one_class_are_counted_and_their_scores_averaged():
 
 
 def test_without_two_classes_nothing_is_claimed():
-    audit = audit_leak([release(0, [1, 0])], Truth(torch.tensor([1, 1])), attacks=WRITTEN)
+    audit = audit_leak([release(0, [1, 0])], GroundTruth(torch.tensor([1, 1])), attacks=WRITTEN)
     for found in audit.measurements:
         assert found.leak_auc is found.raw_auc is found.null_floor is found.null_deviation is None
     assert audit.curves[0].step == ()
 
 
 def test_without_releases_nothing_is_claimed():
-    audit = audit_leak([], Truth(torch.tensor([1, 0])))
+    audit = audit_leak([], GroundTruth(torch.tensor([1, 0])))
     assert audit.releases == audit.rows == 0
     assert all(found.leak_auc is None for found in audit.measurements)
 
 
 def test_records_of_unknown_label_do_not_count():
-    audit = audit_leak([release(0, [9, 1, 0])], Truth(torch.tensor([-1, 1, 0])), attacks=WRITTEN)
+    audit = audit_leak(
+        [release(0, [9, 1, 0])], GroundTruth(torch.tensor([-1, 1, 0])), attacks=WRITTEN
+    )
     assert measured(audit, "one").leak_auc == 1.0
     assert measured(audit, "one").null_floor == null_floor(1, 1)
 
@@ -151,7 +155,7 @@ def test_only_canaries_count_where_there_are_any():
     labels = torch.tensor([1, 1, 0, 0, 1, 1, 0, 0])
     canaries = torch.arange(8) >= 4
     releases = [release(0, [9, 8, 1, 0, 2, 5, 6, 4])]
-    audit = audit_leak(releases, Truth(labels, canaries), attacks=WRITTEN)
+    audit = audit_leak(releases, GroundTruth(labels, canaries), attacks=WRITTEN)
     for of in ("one", "all"):
         found = measured(audit, of)
         assert (found.target, found.raw_auc, found.leak_auc) == ("canaries", 0.25, 0.75)
@@ -169,16 +173,16 @@ def test_features_alone_do_not_move_the_canaries():
     coins = torch.randint(2, (4000,), generator=generator)
     labels = torch.where(canaries, coins, natural)
     releases = [release(0, (natural + 0.1 * torch.rand(4000, generator=generator)).tolist())]
-    found = measured(audit_leak(releases, Truth(labels, canaries), attacks=WRITTEN), "all")
+    found = measured(audit_leak(releases, GroundTruth(labels, canaries), attacks=WRITTEN), "all")
     positives = int(labels[:2000].sum())
     assert abs(found.raw_auc - 0.5) < 5 * null_deviation(positives, 2000 - positives)
-    assert measured(audit_leak(releases, Truth(labels), attacks=WRITTEN), "all").raw_auc > 0.7
+    assert measured(audit_leak(releases, GroundTruth(labels), attacks=WRITTEN), "all").raw_auc > 0.7
 
 
 def test_the_row_of_the_hint_is_left_out_only_where_the_hint_is_used():
     # Record 0, the hint, has the highest score. Without it: 1 loses to 2 and beats 0: 1/2.
     releases = [release(0, [9, 1, 2, 0])]
-    truth = Truth(torch.tensor([1, 1, 0, 0]))
+    truth = GroundTruth(torch.tensor([1, 1, 0, 0]))
     hints = {0: Hint(0, torch.ones(1).double())}
     audit = audit_leak(releases, truth, hints=hints, attacks={**HINTED, **WRITTEN})
     assert measured(audit, "one", "hinted").raw_auc == 0.5
@@ -191,7 +195,7 @@ def test_the_row_of_the_hint_is_left_out_only_where_the_hint_is_used():
     "hints", [None, {}, {5: Hint(0, torch.ones(1))}, {0: Hint(0, torch.zeros(1))}]
 )
 def test_a_batch_without_a_usable_hint_is_counted(hints):
-    truth = Truth(torch.tensor([1, 0]))
+    truth = GroundTruth(torch.tensor([1, 0]))
     audit = audit_leak([release(0, [1, 0])], truth, hints=hints, attacks=HINTED)
     for of in ("one", "all"):
         found = measured(audit, of)
@@ -199,7 +203,7 @@ def test_a_batch_without_a_usable_hint_is_counted(hints):
 
 
 def test_a_hint_that_leaves_no_row_is_survived():
-    truth = Truth(torch.tensor([1, 0]))
+    truth = GroundTruth(torch.tensor([1, 0]))
     hints = {0: Hint(0, torch.ones(1).double())}
     audit = audit_leak([release(0, [1])], truth, hints=hints, attacks=HINTED)
     assert measured(audit, "one").one_class_batches == 1
@@ -214,7 +218,7 @@ def test_averaging_tells_what_one_release_hides():
         release(step, (labels + 2 * torch.randn(2000, generator=generator)).tolist(), epoch=step)
         for step in range(25)
     )
-    audit = audit_leak(releases, Truth(labels), attacks=WRITTEN)
+    audit = audit_leak(releases, GroundTruth(labels), attacks=WRITTEN)
     assert abs(measured(audit, "one").leak_auc - 0.638) < 5 * 0.02 / math.sqrt(25)
     assert abs(measured(audit, "all").leak_auc - 0.961) < 5 * math.sqrt(0.961 * 0.039 / 500)
 
@@ -226,7 +230,7 @@ def test_the_whole_suite_on_plain_gradients_finds_the_labels():
     positive = int(labels.nonzero()[0])
     sent = Release(0, 0, torch.arange(600), torch.zeros(600, 3), gradient)
     audit = audit_leak(
-        [sent], Truth(labels), hints={0: Hint(positive, gradient[positive])}, attacks=ATTACKS
+        [sent], GroundTruth(labels), hints={0: Hint(positive, gradient[positive])}, attacks=ATTACKS
     )
     for attack in ("norm", "cosine", "majority_count", "first_component"):
         assert measured(audit, "one", attack).raw_auc == 1.0
@@ -238,7 +242,7 @@ def test_the_first_layer_is_measured_beside_the_cut():
         turned = Release(seen.step, seen.epoch, seen.records, seen.activation, -seen.gradient)
         return turned, hint
 
-    truth = Truth(torch.tensor([1, 0]))
+    truth = GroundTruth(torch.tensor([1, 0]))
     audit = audit_leak([release(0, [1, 0])], truth, attacks=WRITTEN, first_layer=deeper)
     assert measured(audit, "one").raw_auc == 1.0
     assert measured(audit, "one", layer="first").raw_auc == 0.0
@@ -257,13 +261,13 @@ def test_no_release_is_held():
             gc.collect()
             assert sum(r() is not None for r in seen) <= 1  # the caller's loop variable
 
-    audit_leak(stream(), Truth(torch.tensor([1, 0])), attacks=WRITTEN)
+    audit_leak(stream(), GroundTruth(torch.tensor([1, 0])), attacks=WRITTEN)
     gc.collect()
     assert not any(r() is not None for r in seen)
 
 
 def test_an_audit_may_be_read_while_it_goes_on():
-    auditor = LeakAuditor(Truth(torch.tensor([1, 0])), attacks=WRITTEN)
+    auditor = LeakAuditor(GroundTruth(torch.tensor([1, 0])), attacks=WRITTEN)
     auditor.observe(release(0, [1, 0]))
     assert measured(auditor.result(), "one").batches == 1
     auditor.observe(release(1, [0, 1]))
@@ -281,7 +285,7 @@ def test_an_audit_may_be_read_while_it_goes_on():
     ],
 )
 def test_releases_of_no_use_are_refused_by_step(second, message):
-    auditor = LeakAuditor(Truth(torch.tensor([1, 0])), attacks={"norm": ATTACKS["norm"]})
+    auditor = LeakAuditor(GroundTruth(torch.tensor([1, 0])), attacks={"norm": ATTACKS["norm"]})
     auditor.observe(release(3, [1, 0], epoch=1))
     with pytest.raises(ValueError, match=message):
         auditor.observe(second)
@@ -289,11 +293,11 @@ def test_releases_of_no_use_are_refused_by_step(second, message):
 
 def test_an_audit_without_attacks_is_refused():
     with pytest.raises(ValueError, match="at least one attack"):
-        audit_leak([], Truth(torch.tensor([1, 0])), attacks={})
+        audit_leak([], GroundTruth(torch.tensor([1, 0])), attacks={})
 
 
 def test_an_epoch_that_was_sent_again_is_attacked_again():
-    auditor = LeakAuditor(Truth(torch.tensor([1, 0])), attacks=WRITTEN)
+    auditor = LeakAuditor(GroundTruth(torch.tensor([1, 0])), attacks=WRITTEN)
     for sent in (release(0, [1, 0]), release(1, [1, 0], epoch=1), release(1, [0, 1], epoch=1)):
         if sent.step == 1 and auditor.result().releases == 2:
             sent = release(0, [0, 1], epoch=0)  # both parties had kept nothing but the start
@@ -310,7 +314,7 @@ def test_after_each_number_of_epochs_by_hand():
         release(2, [5, 1], epoch=2),
     ]
     scope = AuditScope(after=(1, 2, 3))
-    audit = audit_leak(releases, Truth(torch.tensor([1, 0])), attacks=WRITTEN, scope=scope)
+    audit = audit_leak(releases, GroundTruth(torch.tensor([1, 0])), attacks=WRITTEN, scope=scope)
     early = {m.epochs: m.raw_auc for m in audit.measurements if m.releases == "some"}
     assert early == {1: 1.0, 2: 0.5}  # after 3 is all
     assert (measured(audit, "all").raw_auc, measured(audit, "all").epochs) == (1.0, 3)
@@ -324,7 +328,7 @@ def test_intervals_and_true_positives_are_those_of_the_scores():
     labels = (torch.arange(500) % 5 == 0).long()
     scores = torch.randn(500, generator=generator, dtype=torch.float64) - labels  # turned round
     found = measured(
-        audit_leak([release(0, scores.tolist())], Truth(labels), attacks=WRITTEN), "all"
+        audit_leak([release(0, scores.tolist())], GroundTruth(labels), attacks=WRITTEN), "all"
     )
     interval = auc_interval(found.raw_auc, scores, labels)
     assert found.raw_auc < 0.5
@@ -356,7 +360,7 @@ def test_known_records_stay_the_same_and_are_left_out():
         for records in [torch.arange(60)[(step % 2) * 30 :][:30]]
     ]
     scope = AuditScope(hints=(0, 1, 5), seeds=3, few_records=True)
-    audit = audit_leak(releases, Truth(labels), attacks={"few": Attack(attack)}, scope=scope)
+    audit = audit_leak(releases, GroundTruth(labels), attacks={"few": Attack(attack)}, scope=scope)
     found = [m for m in audit.measurements if m.releases == "all"]
     assert [(m.hints, m.seeds) for m in found] == [(1, 3), (5, 3)]
     for m in found:
@@ -373,7 +377,7 @@ def test_known_records_stay_the_same_and_are_left_out():
 def test_known_records_of_fewer_hints_are_among_those_of_more():
     from cutlayer.audits.known_records import HintBank
 
-    truth = Truth((torch.arange(200) % 4 == 0).long(), torch.arange(200) < 100)
+    truth = GroundTruth((torch.arange(200) % 4 == 0).long(), torch.arange(200) < 100)
     one, five = (HintBank(truth, count, seed=3).known for count in (1, 5))
     assert (int(one.sum()), int(five.sum())) == (2, 10)
     assert bool((one <= five).all())
@@ -392,7 +396,7 @@ def test_half_of_the_labels_are_known_and_the_other_half_is_judged():
     scope = AuditScope(seeds=2, few_records=True)
     audit = audit_leak(
         [release(0, labels.tolist())],
-        Truth(labels),
+        GroundTruth(labels),
         attacks={"learned": Attack(learned)},
         scope=scope,
     )
@@ -409,7 +413,7 @@ def test_the_middle_seed_is_reported_and_the_worst_beside_it():
     (found,) = (
         m
         for m in audit_leak(
-            [release(0, [1, 0])], Truth(torch.tensor([1, 0])), attacks=WRITTEN
+            [release(0, [1, 0])], GroundTruth(torch.tensor([1, 0])), attacks=WRITTEN
         ).measurements
         if m.releases == "all"
     )
@@ -448,7 +452,7 @@ def test_whole_trainings_are_attacked_for_everybody_who_knows_something_else():
     names = ("mean_gradient_probe", "mean_gradient_spectrum", "learned_history")
     audit = audit_leak(
         releases,
-        Truth(labels),
+        GroundTruth(labels),
         attacks={name: HISTORY_ATTACKS[name] for name in names},
         scope=scope,
     )
@@ -480,7 +484,7 @@ def test_an_expensive_attack_looks_at_some_releases_and_has_no_average():
     releases = [release(step, [step, -1], epoch=step) for step in range(7)]
     audit = audit_leak(
         releases,
-        Truth(torch.tensor([1, 0])),
+        GroundTruth(torch.tensor([1, 0])),
         attacks={"slow": Attack(slow, cost="expensive")},
         scope=scope,
     )
@@ -505,7 +509,7 @@ def small_batches_of_noise():
 def test_nobody_finds_labels_in_noise_over_a_training_of_small_batches(small_batches_of_noise):
     labels, releases = small_batches_of_noise
     scope = AuditScope(hints=(0, 1, 5), few_records=True, histories=True)
-    audit = audit_leak(releases, Truth(labels), scope=scope)
+    audit = audit_leak(releases, GroundTruth(labels), scope=scope)
     tried = [m for m in audit.measurements if m.null_deviation is not None]
     names = {m.attack for m in tried}
     assert {"likelihood_ratio", "likelihood_ratio_sum", "mean_gradient_probe"} <= names
@@ -531,5 +535,5 @@ def test_the_likelihood_ratio_finds_labels_where_there_are_some(small_batches_of
     ]
     scope = AuditScope(few_records=True, histories=True)
     attacks = {"likelihood_ratio_sum": HISTORY_ATTACKS["likelihood_ratio_sum"]}
-    found = measured(audit_leak(told, Truth(labels), attacks=attacks, scope=scope), "all")
+    found = measured(audit_leak(told, GroundTruth(labels), attacks=attacks, scope=scope), "all")
     assert found.leak_auc > 0.9

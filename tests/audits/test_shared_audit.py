@@ -21,7 +21,7 @@ from cutlayer.audits import (
 )
 from cutlayer.audits import shared_audit as module
 from cutlayer.audits.leak_audit import posts
-from cutlayer.audits.recorded_training import RecordedTraining, read_recorded_training
+from cutlayer.audits.recording.recorded_training import RecordedTraining, read_recorded_training
 from cutlayer.audits.scope import FULL_SCOPE, attack_named
 from cutlayer.audits.shared_audit import can_be_shared, dealt, joined, shared_audit, worth_sharing
 from cutlayer.audits.training_audit import audit_training

@@ -143,7 +143,7 @@ def test_the_installed_command_starts(tmp_path):
 
 
 def test_a_foreign_transcript_is_audited_by_one_command(cutlayer, tmp_path):
-    from tests.audits.test_foreign_transcript import arrays, save
+    from tests.audits.test_external_transcript import arrays, save
 
     save(tmp_path / "sent.npz", arrays())
     done = cutlayer("audit", "sent.npz", "--attacks", "norm,received_cosine", "--hints", "0,1")

@@ -1,7 +1,7 @@
 from io import StringIO
 
+from cutlayer.cli.console import screen
 from cutlayer.cli.party_commands import _announce
-from cutlayer.cli.screen import screen
 from cutlayer.runs.configuration import LabelConfiguration
 
 

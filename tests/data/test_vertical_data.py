@@ -6,16 +6,8 @@ import pytest
 import torch
 from polars.testing import assert_frame_equal
 
-from cutlayer.data import (
-    DATASETS,
-    LABEL_PARTY,
-    NON_LABEL_PARTY,
-    Encoder,
-    Split,
-    VerticalData,
-    id_digests,
-    shared_ids,
-)
+from cutlayer.alignment.shared_ids import id_digests, shared_ids
+from cutlayer.data import DATASETS, LABEL_PARTY, NON_LABEL_PARTY, Encoder, Split, VerticalData
 from cutlayer.errors import ConfigurationError, UnknownNameError
 
 needs_islp = pytest.mark.skipif(

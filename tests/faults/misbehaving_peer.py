@@ -43,7 +43,7 @@ from cutlayer.protections import PROTECTIONS, parse_protection
 from cutlayer.protocol import Deadlines, ErrorCode, Kind, Role, Transport
 from cutlayer.protocol.codec import run_tag
 from cutlayer.protocol.transport import Clock
-from cutlayer.protocol.transports.patient_socket import PatientSocket
+from cutlayer.protocol.transports.deadline_socket import PatientSocket
 from cutlayer.protocol.transports.stream import StreamTransport
 
 RUN = "hostile"

@@ -10,15 +10,15 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from cutlayer.audits import LeakAuditor, LiveLeak, Truth, leak_audit
+from cutlayer.audits import GroundTruth, LeakAuditor, LiveLeak, leak_audit
 from cutlayer.audits.attack_tally import AttackTally
-from cutlayer.audits.live_leak import live_attacks
-from cutlayer.audits.release_audit import ReleaseAudit
+from cutlayer.audits.live.live_leak import live_attacks
+from cutlayer.audits.live.release_audit import ReleaseAudit
 from cutlayer.leakage.leak_auc import leak_auc
 from cutlayer.parties import InputShape, LabelParty, NonLabelParty
 from cutlayer.parties.checkpoint import save_half
 from cutlayer.parties.compute import Compute
-from cutlayer.parties.perturbing_heads import head_for
+from cutlayer.parties.label_step import top_trainer_for
 from cutlayer.protections import Isotropic, Marvell, MaxNorm, NoNoise, Residual
 from cutlayer.protocol import Kind, in_memory_pair
 from cutlayer.protocol.transports.stream import StreamTransport
@@ -165,7 +165,7 @@ def timing_auc(protection, *, skip=False):
 
     aucs = []
     for _ in range(5):
-        head = head_for(protection, make, adam, SecretNoise(), Compute())
+        head = top_trainer_for(protection, make, adam, SecretNoise(), Compute())
         aucs.append(leak_auc(*response_times(head, activations, labels_of, skip)))
     return sorted(aucs)[2]
 
@@ -320,13 +320,13 @@ class SkippingTally(AttackTally):
             super()._measure_batch(release, records, scores)
 
 
-def audited_time_auc(*, even_work=True):
+def audited_time_auc(*, constant_time=True):
     """How well reply times tell messages of 16 records with a positive, the whole audit on."""
     torch.set_num_threads(1)
     label, other = rare_positives()
     audit = ReleaseAudit(label.labels, generator=torch.Generator())
-    if not even_work:
-        audit._auditor = LeakAuditor(Truth(label.labels))
+    if not constant_time:
+        audit._auditor = LeakAuditor(GroundTruth(label.labels))
     live = LiveLeak(live_attacks(), generator=torch.Generator())
     positives = Positives()
     agreed = terms(epochs=4, batch_size=16)
@@ -347,4 +347,4 @@ def test_s2_the_time_of_an_audited_reply_does_not_tell_labels():
 def test_s2_an_audit_that_skips_what_lacks_a_positive_is_seen_by_its_time(monkeypatch):
     """The control: the clearest of five, since other work on the machine only blurs it."""
     monkeypatch.setattr(leak_audit, "AttackTally", SkippingTally)
-    assert max(audited_time_auc(even_work=False) for _ in range(5)) > 0.8  # chance ends at .6
+    assert max(audited_time_auc(constant_time=False) for _ in range(5)) > 0.8  # chance ends at .6

@@ -9,7 +9,7 @@ import torch
 from cutlayer.data import PartyTable
 from cutlayer.models import Top, mlp
 from cutlayer.parties import LabelParty, NonLabelParty, Terms
-from cutlayer.parties.perturbing_heads import Question
+from cutlayer.parties.label_step import StepInput
 from cutlayer.protections import NoNoise
 from cutlayer.protocol import Deadlines, in_memory_pair
 from cutlayer.rng import SeededNoise
@@ -66,7 +66,7 @@ def terms(**changes):
 def question(step, activation, own_features, labels, share=1.0, *, visit=0, audited=False):
     """A question about records that are numbered by their rows."""
     marks = torch.arange(len(labels))[:, None].repeat(1, 2).view(torch.uint8)
-    return Question(step, visit, marks, activation, own_features, labels, share, audited)
+    return StepInput(step, visit, marks, activation, own_features, labels, share, audited)
 
 
 def run_pair(

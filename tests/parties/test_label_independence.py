@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cutlayer.audits import LiveLeak, ReleaseAudit, ReleaseRecorder
-from cutlayer.audits.live_leak import live_attacks
+from cutlayer.audits.live.live_leak import live_attacks
 from cutlayer.errors import ConfigurationError, DataError, PeerEndedError, TermsMismatchError
 from cutlayer.parties import LabelParty, NonLabelParty, Persistence
 from cutlayer.parties.agreement import LEAST_IN_PART, agree_on

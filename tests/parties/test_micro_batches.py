@@ -9,7 +9,7 @@ import torch
 
 from cutlayer.data.tensor_records import TensorRecords
 from cutlayer.parties import Compute, InputShape, LabelParty, NonLabelParty
-from cutlayer.parties.perturbing_heads import GradientHead, ResidualHead
+from cutlayer.parties.label_step import GradientTopTrainer, ResidualTopTrainer
 from cutlayer.protections import Isotropic, Marvell, MaxNorm, NoNoise, Residual
 from cutlayer.protocol import Kind, Role, Session
 from cutlayer.rng import SeededNoise
@@ -69,8 +69,8 @@ def head_of(kind):
     """A head whose noise is silent, with the weights that it starts from."""
     tops = {name: make_top(name, 4, InputShape((own,))) for name, own in kind.items()}
     if len(tops) == 1:
-        return GradientHead(tops["top"], NoNoise(), sgd, Silence(), Compute())
-    return ResidualHead(*tops.values(), Residual(sigma=1.0), sgd, Silence(), Compute())
+        return GradientTopTrainer(tops["top"], NoNoise(), sgd, Silence(), Compute())
+    return ResidualTopTrainer(*tops.values(), Residual(sigma=1.0), sgd, Silence(), Compute())
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_protection_sees_a_message_alike_whatever_batch_it_is_of(protection):
     sent, states = {}, {}
     for share in (1.0, 0.25):  # a power of two rounds nothing
         top = make_top("top", 4, InputShape((2,)))
-        head = GradientHead(top, deepcopy(start), sgd, SeededNoise(3), Compute())
+        head = GradientTopTrainer(top, deepcopy(start), sgd, SeededNoise(3), Compute())
         answers = [head.answer(question(step, ACTIVATION, OWN, LABELS, share)) for step in range(2)]
         sent[share] = torch.cat([answer.gradient for answer in answers])
         states[share] = head.state()

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from cutlayer.data import TextSequence, alignment_hash
-from cutlayer.data.private_comparison import PrivateComparison
-from cutlayer.data.private_matching import PrivateMatching
-from cutlayer.data.ristretto import multiplied, random_scalar
+from cutlayer.alignment.private_comparison import PrivateComparison
+from cutlayer.alignment.private_matching import PrivateMatching
+from cutlayer.alignment.ristretto import multiplied, random_scalar
+from cutlayer.alignment.shared_ids import alignment_hash
+from cutlayer.data import TextSequence
 from cutlayer.errors import (
     ConfigurationError,
     ConnectionLostError,

@@ -12,9 +12,9 @@ import torch
 
 from cutlayer import rng
 from cutlayer.errors import ConfigurationError, ConnectionLostError, StorageError
-from cutlayer.parties import InputShape, LabelParty, ReleaseJournal, perturbing_heads
+from cutlayer.parties import InputShape, LabelParty, ReleaseJournal, label_step
 from cutlayer.parties.compute import Compute
-from cutlayer.parties.perturbing_heads import head_for
+from cutlayer.parties.label_step import top_trainer_for
 from cutlayer.protections import Isotropic, Marvell, MaxNorm, NoNoise, Residual
 from cutlayer.rng import SecretNoise
 from tests.faults.misbehaving_peer import Bug, Kind, Role, play
@@ -67,7 +67,7 @@ def test_n1_the_release_path_never_seeds_or_uses_torchs_generator(protection, mo
     def make(name):
         return make_top(name, 4, InputShape((0 if name == "message_top" else 2,)))
 
-    head = head_for(protection, make, adam, SecretNoise(bytes(32)), Compute())
+    head = top_trainer_for(protection, make, adam, SecretNoise(bytes(32)), Compute())
 
     def refused(*arguments, **settings):
         raise AssertionError("torch's generator was used in the release path")
@@ -300,6 +300,6 @@ def test_n9_nothing_leaves_when_the_journal_cannot_be_written(tmp_path, monkeypa
 
 
 def test_the_noise_of_a_release_is_keyed_in_one_place():
-    source = inspect.getsource(perturbing_heads)
+    source = inspect.getsource(label_step)
     # One for each stage.
     assert source.count(".for_release(") == source.count(".for_visit(") == 1

@@ -10,7 +10,7 @@ from torch.nn.utils import parametrizations, parametrize
 
 from cutlayer.errors import ConfigurationError
 from cutlayer.parties.compute import Compute
-from cutlayer.parties.perturbing_heads import ResidualHead, head_for
+from cutlayer.parties.label_step import ResidualTopTrainer, top_trainer_for
 from cutlayer.parties.separate_tops import require_separate_tops
 from cutlayer.protections import Residual
 from cutlayer.rng import SeededNoise
@@ -34,7 +34,7 @@ def sgd(parameters):
 
 
 def head(message, prediction, make_optimizer=sgd):
-    return ResidualHead(
+    return ResidualTopTrainer(
         message, prediction, Residual(sigma=1.0), make_optimizer, SeededNoise(0), Compute()
     )
 
@@ -161,7 +161,7 @@ def test_tops_that_share_are_refused(tie, swapped):
 def test_head_for_refuses_a_factory_that_gives_one_top_twice():
     top = Top()
     with pytest.raises(ConfigurationError, match="one module"):
-        head_for(Residual(sigma=1.0), lambda name: top, sgd, SeededNoise(0), Compute())
+        top_trainer_for(Residual(sigma=1.0), lambda name: top, sgd, SeededNoise(0), Compute())
 
 
 def tops_that_are_separate():

@@ -9,7 +9,7 @@ from typing_extensions import override
 from cutlayer.leakage.gaussian_mechanism import gaussian_mu
 from cutlayer.models import Top
 from cutlayer.parties.compute import Compute
-from cutlayer.parties.perturbing_heads import ResidualHead
+from cutlayer.parties.label_step import ResidualTopTrainer
 from cutlayer.protections import Residual
 from cutlayer.rng import NoiseSource
 from tests.parties.conftest import question
@@ -71,7 +71,7 @@ def test_n10_one_label_moves_one_row_of_a_message(examples):
         messages = []
         for each in (labels, flipped):
             tops = [Top(3, width, [4], torch.Generator().manual_seed(seed)) for width in (0, 1)]
-            head = ResidualHead(
+            head = ResidualTopTrainer(
                 *tops,
                 Residual(sigma=1.0),
                 lambda parameters: torch.optim.SGD(parameters, lr=0.1),

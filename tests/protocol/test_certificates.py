@@ -133,7 +133,7 @@ def test_c2_who_may_connect_to_the_label_party(secured, identities, tmp_path, na
 @pytest.mark.parametrize("name", NAMES)
 def test_c2_whom_the_non_label_party_talks_to(secured, identities, tmp_path, monkeypatch, name):
     """C2 the other way: nothing is sent to a label party with another certificate."""
-    monkeypatch.setattr("cutlayer.protocol.transports.attempts.backoff", lambda: iter([0.01] * 99))
+    monkeypatch.setattr("cutlayer.protocol.transports.reconnect.backoff", lambda: iter([0.01] * 99))
     case = cases(Role.LABEL, identities)[name]
     if name == "no certificate":
         pytest.skip("a TLS server always shows one")
@@ -176,7 +176,7 @@ def test_c2_a_client_that_is_refused_is_told_likely_causes_and_the_fix(
     secured, tmp_path, monkeypatch, capfd
 ):
     """In TLS 1.3 the refused side sees a bare end: the message must say what it may mean."""
-    monkeypatch.setattr("cutlayer.protocol.transports.attempts.backoff", lambda: iter([0.01] * 99))
+    monkeypatch.setattr("cutlayer.protocol.transports.reconnect.backoff", lambda: iter([0.01] * 99))
     strangers = make_identities(tmp_path)
     unknown = dataclasses.replace(strangers[Role.NON_LABEL], peer=secured.other.peer)
     with secured.listener() as listener:

@@ -14,8 +14,8 @@ from cutlayer.protocol import Address, StreamConnector, StreamListener
 from cutlayer.protocol.codec import decode, encode
 from cutlayer.protocol.messages import Kind, Message
 from cutlayer.protocol.transport import Clock
-from cutlayer.protocol.transports.attempts import Attempts
 from cutlayer.protocol.transports.backoff import FIRST_SECONDS, LONGEST_SECONDS, backoff
+from cutlayer.protocol.transports.reconnect import Attempts
 from tests.protocol.networks import meet
 from tests.protocol.relay import Relay
 
@@ -290,7 +290,7 @@ def test_the_backoff_doubles_to_two_seconds_with_full_jitter():
 
 
 def test_one_refusal_is_tried_again_and_five_in_a_row_are_told(monkeypatch):
-    monkeypatch.setattr("cutlayer.protocol.transports.attempts.backoff", lambda: iter([0.0] * 99))
+    monkeypatch.setattr("cutlayer.protocol.transports.reconnect.backoff", lambda: iter([0.0] * 99))
     answers = [ProtocolError("x")] * 4 + [ConnectionLostError("y")] + [ProtocolError("z")] * 5
 
     def attempt(seconds):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from cutlayer.audits.findings import (
+from cutlayer.findings.document import (
     Applied,
     Bound,
     ClassHistogram,

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from cutlayer.audits.findings import LeakCurve
+from cutlayer.findings.document import LeakCurve
 from cutlayer.reports import figures
 
 

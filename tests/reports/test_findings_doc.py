@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cutlayer.audits import findings
+from cutlayer.findings import document as findings
 
 DOC = Path(__file__).parents[2] / "docs" / "findings.md"
 MODELS = [

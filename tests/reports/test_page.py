@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from cutlayer.audits.findings import Bound, FindingRow
+from cutlayer.findings.document import Bound, FindingRow
 from cutlayer.reports import render_page, write_page
 
 NO_FIGURES = {"curves": [], "histograms": []}
@@ -322,7 +322,7 @@ def test_what_is_called_worst_first_is_sorted_by_the_number_that_is_shown(page_t
 
 
 def test_attacks_and_folds_are_explained(make_findings):
-    from cutlayer.audits.findings import AttackNote, KnowledgeBaseline
+    from cutlayer.findings.document import AttackNote, KnowledgeBaseline
 
     note = AttackNote(name="norm", about="Scores by length.", published="Li et al. (2022)")
     baseline = KnowledgeBaseline(

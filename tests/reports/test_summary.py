@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from cutlayer.audits.findings import Bound
+from cutlayer.findings.document import Bound
 from cutlayer.reports.summary import (
     attacks_of,
     below_floor,

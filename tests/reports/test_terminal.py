@@ -5,8 +5,8 @@ import sys
 import pytest
 from rich.console import Console
 
-from cutlayer.audits.findings import write_findings
 from cutlayer.cli import main
+from cutlayer.findings.document import write_findings
 from cutlayer.reports import print_table
 
 

@@ -6,7 +6,7 @@ import math
 import pytest
 from rich.console import Console
 
-from cutlayer.audits.findings import Utility
+from cutlayer.findings.document import Utility
 from cutlayer.reports import print_table, render_page
 from cutlayer.reports.worth import base_loss, gain, worth
 

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from cutlayer.data import alignment_hash
-from cutlayer.data.aligned_ids import read_aligned_ids
+from cutlayer.alignment.aligned_ids import read_aligned_ids
+from cutlayer.alignment.shared_ids import alignment_hash
 from tests.runs.command import Command
 from tests.runs.test_two_commands import Pair, assert_ended_well, pair
 

@@ -2,8 +2,8 @@ import polars as pl
 import pytest
 import torch
 
+from cutlayer.alignment.aligned_ids import write_aligned_ids
 from cutlayer.data import PartyTable, TextSequence
-from cutlayer.data.aligned_ids import write_aligned_ids
 from cutlayer.data.tensor_records import TensorRecords
 from cutlayer.errors import ConfigurationError, DataError
 from cutlayer.runs.aligned_records import aligned_records, require_private

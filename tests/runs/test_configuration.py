@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cutlayer.data.record_blocks import ENCODINGS
+from cutlayer.data.tables.record_blocks import ENCODINGS
 from cutlayer.errors import ConfigurationError
 from cutlayer.experiments.plan import Plan
 from cutlayer.experiments.tradeoff.configuration import TradeoffConfiguration
@@ -16,7 +16,7 @@ from cutlayer.runs.configuration import (
     read_configuration,
     role_of,
 )
-from cutlayer.runs.halves import build_bottom, build_top
+from cutlayer.runs.model_factory import build_bottom, build_top
 from cutlayer.runs.party_runs import make_optimizer
 from cutlayer.runs.template import template
 

@@ -10,16 +10,16 @@ from dataclasses import replace
 import pytest
 import torch
 
+from cutlayer.alignment.aligned_ids import write_aligned_ids
 from cutlayer.attacks import ATTACKS
 from cutlayer.audits import AuditScope
-from cutlayer.audits.findings import read_findings, write_findings
 from cutlayer.data import TextSequence
-from cutlayer.data.aligned_ids import write_aligned_ids
 from cutlayer.durable import only_process
 from cutlayer.errors import ConfigurationError, ConnectionLostError, DataError
+from cutlayer.findings.document import read_findings, write_findings
 from cutlayer.leakage.sum_kl_bounds import leak_auc_bound
 from cutlayer.parties import CheckpointStore, LabelParty, NonLabelParty, Persistence
-from cutlayer.parties.perturbing_heads import restore_protection
+from cutlayer.parties.label_step import restore_protection
 from cutlayer.parties.release_journal import ENTRY_BYTES, ReleaseJournal
 from cutlayer.protocol import in_memory_pair
 from cutlayer.reports.summary import seen_by
@@ -30,7 +30,7 @@ from cutlayer.runs.configuration import (
     NonLabelConfiguration,
     read_configuration,
 )
-from cutlayer.runs.halves import build_bottom, build_top
+from cutlayer.runs.model_factory import build_bottom, build_top
 from cutlayer.runs.party_runs import make_optimizer
 from cutlayer.runs.recorded_run import findings_of_recorded_run
 from cutlayer.runs.recording import is_recorded_run, open_recorder, recorded_messages

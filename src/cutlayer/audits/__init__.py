@@ -8,14 +8,14 @@ if TYPE_CHECKING:
     from cutlayer.audits.attack_tally import Measurement, StepCurve
     from cutlayer.audits.class_histograms import GradientHistogram
     from cutlayer.audits.first_layer_carrier import FirstLayerCarrier
+    from cutlayer.audits.ground_truth import GroundTruth, read_ground_truth, write_ground_truth
     from cutlayer.audits.hints import Hint, Hints, pick_hint, read_hints, write_hints
-    from cutlayer.audits.label_side import HINTS, TRUTH
     from cutlayer.audits.leak_audit import FirstLayer, LeakAudit, LeakAuditor, audit_leak
-    from cutlayer.audits.live_leak import LiveLeak
-    from cutlayer.audits.recorder import TRANSCRIPT, ReleaseRecorder
-    from cutlayer.audits.release_audit import ReleaseAudit
+    from cutlayer.audits.live.live_leak import LiveLeak
+    from cutlayer.audits.live.release_audit import ReleaseAudit
+    from cutlayer.audits.recording.ground_truth_files import HINTS, TRUTH
+    from cutlayer.audits.recording.recorder import TRANSCRIPT, ReleaseRecorder
     from cutlayer.audits.scope import FULL_SCOPE, AuditScope
-    from cutlayer.audits.truth import Truth, read_truth, write_truth
 
 __all__ = [
     "FULL_SCOPE",
@@ -26,6 +26,7 @@ __all__ = [
     "FirstLayer",
     "FirstLayerCarrier",
     "GradientHistogram",
+    "GroundTruth",
     "Hint",
     "Hints",
     "LeakAudit",
@@ -35,13 +36,12 @@ __all__ = [
     "ReleaseAudit",
     "ReleaseRecorder",
     "StepCurve",
-    "Truth",
     "audit_leak",
     "pick_hint",
+    "read_ground_truth",
     "read_hints",
-    "read_truth",
+    "write_ground_truth",
     "write_hints",
-    "write_truth",
 ]
 
 __getattr__ = lazily(
@@ -60,7 +60,7 @@ __getattr__ = lazily(
             "read_hints",
             "write_hints",
         ),
-        "label_side": (
+        "recording.ground_truth_files": (
             "HINTS",
             "TRUTH",
         ),
@@ -70,20 +70,20 @@ __getattr__ = lazily(
             "LeakAuditor",
             "audit_leak",
         ),
-        "live_leak": ("LiveLeak",),
-        "recorder": (
+        "live.live_leak": ("LiveLeak",),
+        "recording.recorder": (
             "TRANSCRIPT",
             "ReleaseRecorder",
         ),
-        "release_audit": ("ReleaseAudit",),
+        "live.release_audit": ("ReleaseAudit",),
         "scope": (
             "FULL_SCOPE",
             "AuditScope",
         ),
-        "truth": (
-            "Truth",
-            "read_truth",
-            "write_truth",
+        "ground_truth": (
+            "GroundTruth",
+            "read_ground_truth",
+            "write_ground_truth",
         ),
     },
 )

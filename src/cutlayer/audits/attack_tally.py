@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from cutlayer.attacks import Attack, SideKnowledge, VisitAverage
-from cutlayer.audits.even_work import both_classes
+from cutlayer.audits.constant_time import both_classes
+from cutlayer.audits.ground_truth import GroundTruth
 from cutlayer.audits.scope import Attacker, Layer, Stage
-from cutlayer.audits.truth import Truth
 from cutlayer.leakage.auc_interval import (
     Interval,
     auc_interval,
@@ -127,7 +127,7 @@ class AttackTally:
         self,
         attacker: Attacker,
         layer: Layer,
-        truth: Truth,
+        truth: GroundTruth,
         *,
         known: Tensor | None = None,
         after: tuple[int, ...] = (),

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from cutlayer.attacks import cosine_attack, norm_attack
+from cutlayer.audits.ground_truth import GroundTruth
 from cutlayer.audits.hints import Hint
 from cutlayer.audits.scope import Layer
-from cutlayer.audits.truth import Truth
 from cutlayer.transcript.release import Release
 
 BINS = 50
@@ -36,7 +36,7 @@ class HistogramTally:
     is left out of the cosines.
     """
 
-    def __init__(self, layer: Layer, truth: Truth) -> None:
+    def __init__(self, layer: Layer, truth: GroundTruth) -> None:
         self.layer: Layer = layer
         self._labels, self._audited = truth.labels, truth.audited
         self._norms = torch.zeros(2, BINS, dtype=torch.int64)

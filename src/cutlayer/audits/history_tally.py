@@ -13,8 +13,8 @@ from cutlayer.audits.attack_tally import (
     joined_fields,
     measured,
 )
+from cutlayer.audits.ground_truth import GroundTruth
 from cutlayer.audits.scope import Attacker, Layer
-from cutlayer.audits.truth import Truth
 from cutlayer.transcript.release import Release
 
 
@@ -50,7 +50,7 @@ class HistoryTally:
         attack: HistoryAttack,
         everybody: list[KnowledgeByRecord],
         layer: Layer,
-        truth: Truth,
+        truth: GroundTruth,
         *,
         prior: float | None,
         after: tuple[int, ...] = (),

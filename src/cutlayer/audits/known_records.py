@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from cutlayer.attacks import WITHHELD, ClassModel
-from cutlayer.audits.truth import UNKNOWN, Truth
+from cutlayer.audits.ground_truth import UNKNOWN, GroundTruth
 from cutlayer.transcript.release import Release
 
 
@@ -22,7 +22,7 @@ class HintBank:
         seed: which ones.
     """
 
-    def __init__(self, truth: Truth, per_class: int, seed: int) -> None:
+    def __init__(self, truth: GroundTruth, per_class: int, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
         free = truth.labels != UNKNOWN
         if truth.canaries is not None:
@@ -66,7 +66,7 @@ class HintBank:
         return self._rows["gradient"][self._seen], self._rows["activation"][self._seen], labels
 
 
-def half_known(truth: Truth, seed: int) -> Tensor:
+def half_known(truth: GroundTruth, seed: int) -> Tensor:
     """Labels of a random half of the records, :data:`~cutlayer.attacks.WITHHELD` for the rest.
 
     Returns:

@@ -15,12 +15,12 @@ from cutlayer.audits.attack_tally import (
     over_seeds,
 )
 from cutlayer.audits.class_histograms import GradientHistogram, HistogramTally
-from cutlayer.audits.even_work import stand_in_hint
+from cutlayer.audits.constant_time import stand_in_hint
+from cutlayer.audits.ground_truth import UNKNOWN, GroundTruth
 from cutlayer.audits.hints import Hint, Hints
 from cutlayer.audits.history_tally import HistoryTally, KnowledgeByRecord
 from cutlayer.audits.known_records import HintBank, class_model_of, half_known
 from cutlayer.audits.scope import AnyAttack, Attacker, AuditScope, Layer, all_attacks
-from cutlayer.audits.truth import UNKNOWN, Truth
 from cutlayer.transcript.release import Release
 
 FirstLayer = Callable[[Release, Hint | None], tuple[Release, Hint | None]]
@@ -101,8 +101,8 @@ class LeakAuditor:
             measures the cut alone.
         scope: how much the attackers know, how often they try, and after which epochs to measure.
         only: who attacks where, if that is a part of what ``attacks`` and ``scope`` say.
-        even_work: without a usable hint, attacks that need one run with a stand-in, and what they
-            reach is thrown away; so that the time of :meth:`observe` does not tell of labels.
+        constant_time: without a usable hint, attacks that need one run with a stand-in, and what
+            they reach is thrown away; so that the time of :meth:`observe` does not tell of labels.
 
     Raises:
         ValueError: there are no attacks.
@@ -110,20 +110,22 @@ class LeakAuditor:
 
     def __init__(
         self,
-        truth: Truth,
+        truth: GroundTruth,
         *,
         attacks: Mapping[str, AnyAttack] | None = None,
         first_layer: FirstLayer | None = None,
         scope: AuditScope | None = None,
         only: Sequence[Post] | None = None,
-        even_work: bool = False,
+        constant_time: bool = False,
     ) -> None:
         scope = scope or AuditScope()
         if only is None:
             only = posts(attacks, scope, first_layer=first_layer is not None)
         self._truth = truth
         self._first_layer = first_layer if any(post.layer == "first" for post in only) else None
-        self._layers = [_LayerAudit(post, truth, scope, even_work=even_work) for post in only]
+        self._layers = [
+            _LayerAudit(post, truth, scope, constant_time=constant_time) for post in only
+        ]
         self._last_step = -1
         self._last_epoch = 0
         self._releases = 0
@@ -195,7 +197,9 @@ class LeakAuditor:
 class _LayerAudit:
     """All attackers at one layer, and what they know."""
 
-    def __init__(self, post: Post, truth: Truth, scope: AuditScope, *, even_work: bool) -> None:
+    def __init__(
+        self, post: Post, truth: GroundTruth, scope: AuditScope, *, constant_time: bool
+    ) -> None:
         name, attackers = post.layer, post.attackers
         self.name: Layer = name
         self.histograms = HistogramTally(name, truth)
@@ -219,12 +223,12 @@ class _LayerAudit:
             for attacker in attackers
             if isinstance(attacker.attack, Attack)
         ]
-        self._even_work = even_work
+        self._constant_time = constant_time
         # What stands in for the tallies where their hint is missing; nobody reads it.
         self._idle = {
             index: AttackTally(tally.attacker, name, truth)
             for index, tally in enumerate(self.tallies)
-            if even_work and "hint" in tally.attacker.attack.side_knowledge
+            if constant_time and "hint" in tally.attacker.attack.side_knowledge
         }
         self.histories = [
             HistoryTally(attack, everybody, name, truth, prior=self._prior, after=scope.after)
@@ -263,7 +267,7 @@ class _LayerAudit:
             # that it scores finds their labels in pure noise.
             model = class_model_of(release.gradient.cpu(), self._modelled[records])
         usable = hint is not None and bool(hint.gradient.any())
-        stand_in = stand_in_hint(release) if self._even_work and not usable else None
+        stand_in = stand_in_hint(release) if self._constant_time and not usable else None
         shared: dict[str, Any] = {
             "hint": hint.gradient if hint is not None and usable else None,
             "prior": self._prior,
@@ -317,7 +321,7 @@ def _choice(attacker: Attacker) -> _Choice:
 
 def audit_leak(
     releases: Iterable[Release],
-    truth: Truth,
+    truth: GroundTruth,
     *,
     hints: Hints | None = None,
     attacks: Mapping[str, AnyAttack] | None = None,

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 
 from torch import Tensor
 
+from cutlayer.audits.ground_truth import GroundTruth
 from cutlayer.audits.leak_audit import LeakAudit, OnRelease, audit_leak
 from cutlayer.audits.scope import FULL_SCOPE, AnyAttack, AuditScope
-from cutlayer.audits.truth import Truth
 from cutlayer.transcript.release import Release
 
 
@@ -46,5 +46,5 @@ def audit(
 
     Source: leak AUC of `Li et al. (2022) <https://arxiv.org/abs/2102.08504>`_.
     """
-    truth = Truth(labels, canaries)
+    truth = GroundTruth(labels, canaries)
     return audit_leak(releases, truth, attacks=attacks, scope=scope, on_release=on_release)

@@ -19,7 +19,7 @@ from cutlayer.attacks import Attack, HistoryAttack
 from cutlayer.audits.attack_tally import Measurement, StepCurve
 from cutlayer.audits.leak_audit import LeakAudit, OnRelease, Post, audit_leak
 from cutlayer.audits.one_thread import one_thread
-from cutlayer.audits.recorded_training import RecordedTraining
+from cutlayer.audits.recording.recorded_training import RecordedTraining
 from cutlayer.audits.scope import AnyAttack, Attacker, AuditScope
 from cutlayer.audits.worker_process import begin_worker
 from cutlayer.errors import CutlayerError

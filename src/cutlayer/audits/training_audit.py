@@ -9,11 +9,12 @@ from torch import Tensor
 from cutlayer import check
 from cutlayer.attacks import Attack, SideKnowledge
 from cutlayer.audits.attack_tally import Measurement, joined_fields, measured, over_seeds
+from cutlayer.audits.feature_baselines import FeatureBaseline, feature_baselines
+from cutlayer.audits.ground_truth import GroundTruth
 from cutlayer.audits.known_records import HintBank
 from cutlayer.audits.leak_audit import LeakAudit, OnRelease, audit_leak, posts
 from cutlayer.audits.one_thread import one_thread
-from cutlayer.audits.own_knowledge import OwnKnowledge, own_knowledge
-from cutlayer.audits.recorded_training import HeldOut, RecordedTraining
+from cutlayer.audits.recording.recorded_training import HeldOut, RecordedTraining
 from cutlayer.audits.scope import AnyAttack, Attacker, AuditScope, all_attacks
 from cutlayer.audits.shared_audit import (
     ReadTraining,
@@ -21,7 +22,6 @@ from cutlayer.audits.shared_audit import (
     shared_audit,
     worth_sharing,
 )
-from cutlayer.audits.truth import Truth
 from cutlayer.transcript.release import Release
 
 EXPENSIVE_RELEASES = 8
@@ -33,7 +33,7 @@ class TrainingAudit:
     """What attackers reached on one training, and what is known without its messages."""
 
     leak: LeakAudit
-    own_knowledge: tuple[OwnKnowledge, ...]
+    feature_baselines: tuple[FeatureBaseline, ...]
 
 
 def audit_training(
@@ -99,13 +99,13 @@ def audit_training(
         attackers = scope.attackers(chosen, named=attacks is not None)
         inference = tuple(_inference(training.held_out, attackers))
         leak = replace(leak, measurements=leak.measurements + inference)
-    known = own_knowledge(training.truth, training.features, scope)
+    known = feature_baselines(training.truth, training.features, scope)
     return TrainingAudit(leak, tuple(known))
 
 
 def _inference(held_out: HeldOut, attackers: list[Attacker]) -> list[Measurement]:
     """Every attack that reads activations alone, on those of the records to predict."""
-    truth = Truth(held_out.labels)
+    truth = GroundTruth(held_out.labels)
     records = torch.arange(len(truth))
     nothing = held_out.activation.new_zeros(len(records), 1)
     sent = Release(0, 0, records, held_out.activation, nothing)
@@ -130,7 +130,9 @@ def _inference(held_out: HeldOut, attackers: list[Attacker]) -> list[Measurement
     return over_seeds(found)
 
 
-def _of_inference(attacker: Attacker, scores: Tensor, truth: Truth, known: Tensor) -> Measurement:
+def _of_inference(
+    attacker: Attacker, scores: Tensor, truth: GroundTruth, known: Tensor
+) -> Measurement:
     """One measurement of the activations of all held-out records."""
     audited = truth.audited & ~known
     return Measurement(

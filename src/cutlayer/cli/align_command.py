@@ -4,6 +4,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
+from cutlayer.cli.console import screen
 from cutlayer.cli.party_commands import (
     NOTHING_KEPT,
     Configuration,
@@ -13,8 +14,7 @@ from cutlayer.cli.party_commands import (
     stopping,
 )
 from cutlayer.cli.progress_display import ProgressDisplay
-from cutlayer.cli.screen import screen
-from cutlayer.data.lost_ids import lost_ids
+from cutlayer.data.tables.lost_ids import lost_ids
 from cutlayer.protocol import Role
 from cutlayer.runs.aligned_records import align, require_private
 from cutlayer.runs.configuration import (

@@ -16,8 +16,8 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
-from cutlayer.cli.complaint import FAILED, INTERRUPTED, TO_MEND, complain
-from cutlayer.cli.screen import escape_reports, screen
+from cutlayer.cli.console import escape_reports, screen
+from cutlayer.cli.exit_status import FAILED, INTERRUPTED, TO_MEND, complain
 from cutlayer.cli.standard_streams import lenient_streams
 from cutlayer.errors import (
     ConfigurationError,

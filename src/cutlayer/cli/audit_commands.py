@@ -19,19 +19,19 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from cutlayer.audits.findings import Findings, read_findings, write_findings
-from cutlayer.audits.foreign_arrays import is_foreign
-from cutlayer.audits.foreign_findings import findings_of_foreign_transcript
+from cutlayer.audits.external_arrays import is_external
 from cutlayer.audits.scope import FULL_SCOPE, AnyAttack, AuditScope, all_attacks, attack_named
 from cutlayer.audits.worker_process import available_cores
 from cutlayer.cli.comparison_progress import ComparisonProgress
-from cutlayer.cli.complaint import INTERRUPTED
+from cutlayer.cli.console import screen
+from cutlayer.cli.exit_status import INTERRUPTED
 from cutlayer.cli.party_commands import FINDINGS_FILE, keep_page
-from cutlayer.cli.screen import screen
 from cutlayer.errors import ConfigurationError, DataError
 from cutlayer.experiments.comparison import run_comparison
 from cutlayer.experiments.findings_of_run import findings_of_run
 from cutlayer.experiments.plan import PLAN_FILE, Plan, make_plan, read_plan
+from cutlayer.findings.document import Findings, read_findings, write_findings
+from cutlayer.findings.external import findings_of_external_transcript
 from cutlayer.reports import print_table
 from cutlayer.runs.canary_run import findings_of_canary_run
 from cutlayer.runs.recorded_run import findings_of_recorded_run
@@ -167,9 +167,9 @@ def _of_recording(
             return out or target, findings_of_recorded_run(
                 target, **asked._asdict(), on_progress=on_progress
             )
-    if target.exists() and is_foreign(target):
+    if target.exists() and is_external(target):
         with _bar(console) as on_progress:
-            return out or Path("runs") / f"{target.stem}-audit", findings_of_foreign_transcript(
+            return out or Path("runs") / f"{target.stem}-audit", findings_of_external_transcript(
                 target, **asked._asdict(), on_progress=on_progress, max_bytes=limit
             )
     raise _nothing_to_attack(target)

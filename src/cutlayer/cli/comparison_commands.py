@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from cutlayer.audits.findings import write_findings
 from cutlayer.cli.audit_commands import show
 from cutlayer.cli.comparison_progress import ComparisonProgress
-from cutlayer.cli.complaint import INTERRUPTED, complain
+from cutlayer.cli.console import screen
+from cutlayer.cli.exit_status import INTERRUPTED, complain
 from cutlayer.cli.party_commands import FINDINGS_FILE
-from cutlayer.cli.screen import screen
 from cutlayer.experiments.comparison import pending, run_comparison, training_records
 from cutlayer.experiments.findings_of_run import findings_of_run
 from cutlayer.experiments.plan import Plan, fitting_defaults, make_plan
+from cutlayer.findings.document import write_findings
 
 Data = Annotated[str, typer.Option(help="caravan, breast-cancer or synthetic-ctr.")]
 Protections = Annotated[

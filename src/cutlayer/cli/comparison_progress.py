@@ -14,7 +14,7 @@ from rich.progress import (
 from torch import Tensor
 
 from cutlayer.audits import LiveLeak
-from cutlayer.audits.live_leak import live_attacks
+from cutlayer.audits.live.live_leak import live_attacks
 from cutlayer.cli.progress_display import ProgressDisplay
 from cutlayer.experiments.plan import Training
 from cutlayer.transcript.release import Release

@@ -6,8 +6,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from cutlayer.cli.console import screen
 from cutlayer.cli.party_commands import Configuration, overrides_of
-from cutlayer.cli.screen import screen
 from cutlayer.escaping import escaped
 from cutlayer.operation.checkup import Check, Verdict
 from cutlayer.operation.doctor import examine

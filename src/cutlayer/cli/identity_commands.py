@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from cutlayer.cli.screen import screen
-from cutlayer.data.delimited_text import TextFormat
-from cutlayer.data.file_message import FileMessage, listing
-from cutlayer.data.opening import open_table
+from cutlayer.cli.console import screen
+from cutlayer.data.tables.delimited_text import TextFormat
+from cutlayer.data.tables.file_message import FileMessage, listing
+from cutlayer.data.tables.opening import open_table
 from cutlayer.errors import ConfigurationError, DataError
 from cutlayer.protocol.identity import create_identity, fingerprint, pair, word_of
 from cutlayer.protocol.messages import Role

@@ -11,17 +11,17 @@ from pydantic import BaseModel
 from rich.console import Console
 
 from cutlayer.audits import LiveLeak
-from cutlayer.audits.findings import Findings, read_findings, write_findings
-from cutlayer.audits.live_alarm import LiveAlarm
-from cutlayer.audits.live_leak import Listener, live_attacks
-from cutlayer.audits.tracking import Tracking, open_tracker
-from cutlayer.cli.complaint import INTERRUPTED
-from cutlayer.cli.screen import screen
+from cutlayer.audits.live.live_alarm import LiveAlarm
+from cutlayer.audits.live.live_leak import Listener, live_attacks
+from cutlayer.audits.live.tracking import Tracking, open_tracker
+from cutlayer.cli.console import screen
+from cutlayer.cli.exit_status import INTERRUPTED
 from cutlayer.cli.training_progress import TrainingProgress
 from cutlayer.data import TableReading
 from cutlayer.durable import only_process
 from cutlayer.errors import ConfigurationError, DataError, MissingExtraError
 from cutlayer.escaping import escaped
+from cutlayer.findings.document import Findings, read_findings, write_findings
 from cutlayer.operation.monitor import Monitor
 from cutlayer.operation.status import RunStatus
 from cutlayer.parties.checkpoint import load_encoder

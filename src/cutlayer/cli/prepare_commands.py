@@ -15,13 +15,15 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from cutlayer.cli.complaint import INTERRUPTED
+from cutlayer.cli.console import screen
+from cutlayer.cli.exit_status import INTERRUPTED
 from cutlayer.cli.option_groups import OptionGroup, spread
 from cutlayer.cli.progress_display import ProgressDisplay
-from cutlayer.cli.screen import screen
-from cutlayer.data.cell_values import Decimal
-from cutlayer.data.column_choice import ROW_NUMBER
-from cutlayer.data.preparation import (
+from cutlayer.data.prepared import PreparedData
+from cutlayer.data.tables.cell_values import Decimal
+from cutlayer.data.tables.column_choice import ROW_NUMBER
+from cutlayer.data.tables.record_blocks import Encoding
+from cutlayer.preparation import (
     AVAZU_CUT,
     CRITEO_CUT,
     ImageOptions,
@@ -37,9 +39,7 @@ from cutlayer.data.preparation import (
     raw_images,
     table,
 )
-from cutlayer.data.preparation.options import Numbers, Vocabulary
-from cutlayer.data.prepared import PreparedData
-from cutlayer.data.record_blocks import Encoding
+from cutlayer.preparation.options import Numbers, Vocabulary
 
 prepare_app = typer.Typer(
     help="Turn raw data as downloaded into one folder of shards for each party.",

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from cutlayer.cli.complaint import INTERRUPTED
+from cutlayer.cli.console import screen
+from cutlayer.cli.exit_status import INTERRUPTED
 from cutlayer.cli.party_commands import overrides_of
-from cutlayer.cli.screen import screen
 from cutlayer.errors import DataError
 from cutlayer.experiments.tradeoff.configuration import (
     CONFIGURATION_FILE,

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from cutlayer import check
 from cutlayer.data.column_encoding import CategoricalColumn, NumericColumn
-from cutlayer.data.column_notices import ColumnNotice, lines_of
 from cutlayer.data.party_table import PartyName, PartyTable
+from cutlayer.data.tables.column_notices import ColumnNotice, lines_of
 from cutlayer.errors import DataError
 
 MIN_COUNT: Final = 10

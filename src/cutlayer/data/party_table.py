@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cutlayer.data.record_ids import canonical_ids
+from cutlayer.data.tables.record_ids import canonical_ids
 from cutlayer.data.text_sequence import TextSequence
 from cutlayer.errors import DataError
 
@@ -30,7 +30,7 @@ class PartyTable:
     rows may stand in any order; the parties bring them into one order with :meth:`ordered_by`.
     Ids and groups may be given as any sequence of texts; the table keeps them as
     :class:`~cutlayer.data.text_sequence.TextSequence`, which compares equal to a tuple, and ids in
-    their canonical form (:func:`~cutlayer.data.record_ids.canonical_ids`).
+    their canonical form (:func:`~cutlayer.data.tables.record_ids.canonical_ids`).
 
     Raises:
         DataError: an id repeats; features, labels or groups have another number of rows than there

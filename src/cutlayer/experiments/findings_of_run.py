@@ -9,23 +9,23 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from cutlayer.audits import TRANSCRIPT, AuditScope, FirstLayerCarrier, Truth
-from cutlayer.audits.finding_rows import GENEROUS_HINT, Attacked, Audited, attack_fields
-from cutlayer.audits.findings import Applied, Bound, Findings, Utility
-from cutlayer.audits.recorded_training import (
+from cutlayer.audits import TRANSCRIPT, AuditScope, FirstLayerCarrier, GroundTruth
+from cutlayer.audits.ground_truth import UNKNOWN
+from cutlayer.audits.recording.recorded_training import (
     HeldOut,
     RecordedTraining,
     read_recorded_training,
 )
 from cutlayer.audits.scope import attack_named
 from cutlayer.audits.training_audit import TrainingAudit, audit_training
-from cutlayer.audits.truth import UNKNOWN
 from cutlayer.data import DATASETS
 from cutlayer.errors import DataError
 from cutlayer.experiments.comparison import training_folder
 from cutlayer.experiments.plan import Plan, Training
 from cutlayer.experiments.result import Result, read_result
 from cutlayer.experiments.two_parties import HANDED_OVER, LABEL_FOLDER, make_bottom
+from cutlayer.findings.document import Applied, Bound, Findings, Utility
+from cutlayer.findings.rows import GENEROUS_HINT, Attacked, Audited, attack_fields
 from cutlayer.transcript import NonLabelHalf, Transcript
 
 OnAudit = Callable[[str, int, int], None]
@@ -155,7 +155,7 @@ def _recorded(plan: Plan, entry: _Done, run_folder: Path) -> RecordedTraining:
 
 
 def _held_out(
-    plan: Plan, ids: Sequence[str], truth: Truth, half: NonLabelHalf, bottom: nn.Module
+    plan: Plan, ids: Sequence[str], truth: GroundTruth, half: NonLabelHalf, bottom: nn.Module
 ) -> HeldOut | None:
     """What the non-label party sends for the records that were never trained on.
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from cutlayer.audits.findings import Bound
 from cutlayer.durable import whole_file
 from cutlayer.errors import DataError
 from cutlayer.experiments.plan import BASELINES, Plan, Training
+from cutlayer.findings.document import Bound
 from cutlayer.leakage.guarantee import Guarantee
 from cutlayer.parties import TopHalf
 

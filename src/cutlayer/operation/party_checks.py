@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from cryptography import x509
 
 from cutlayer.data import Encoder, TableReading
-from cutlayer.data.file_message import listing
+from cutlayer.data.tables.file_message import listing
 from cutlayer.durable import in_use
 from cutlayer.errors import ConnectionLostError, CutlayerError, DeadlineError, PeerRefusedError
 from cutlayer.models import frozen_projection
@@ -21,8 +21,8 @@ from cutlayer.protocol.transports.probe import probe
 from cutlayer.protocol.transports.stream_endpoints import listen
 from cutlayer.runs.aligned_records import aligned_records
 from cutlayer.runs.configuration import FROZEN, NonLabelConfiguration, PartyConfiguration
-from cutlayer.runs.halves import require_model
-from cutlayer.runs.room import free_bytes, room_for, room_still_needed
+from cutlayer.runs.disk_space import free_bytes, room_for, room_still_needed
+from cutlayer.runs.model_factory import require_model
 from cutlayer.runs.session_opening import identity_of
 
 EXPIRY_DAYS = 30

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cutlayer.audits.live_leak import LiveReading
+from cutlayer.audits.live.live_leak import LiveReading
 from cutlayer.parties.events import Event, EventKind
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cutlayer.data import Split, alignment_hash
+from cutlayer.alignment.shared_ids import alignment_hash
+from cutlayer.data import Split
 from cutlayer.errors import DataError
 from cutlayer.parties.terms import Terms
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from cutlayer.data import Encoder, PartyTable
 from cutlayer.data.column_encoding import NumericColumn
-from cutlayer.data.file_message import listing
+from cutlayer.data.tables.file_message import listing
 from cutlayer.data.tensor_records import Records
 from cutlayer.durable import storage, whole_file
 from cutlayer.errors import DataError

@@ -9,12 +9,13 @@ from importlib.metadata import version
 
 import torch
 
-from cutlayer.data import PartyTable, id_digests, shared_ids
-from cutlayer.data.lost_ids import lost_ids
+from cutlayer.alignment.shared_ids import id_digests, shared_ids
+from cutlayer.data import PartyTable
+from cutlayer.data.tables.lost_ids import lost_ids
 from cutlayer.data.tensor_records import Records
 from cutlayer.errors import ConfigurationError, DataError, ProtocolError, TermsMismatchError
 from cutlayer.parties.agreement import Agreement, agree_on
-from cutlayer.parties.greeting import NONCE_BYTES, Greeting, is_word, read_greeting
+from cutlayer.parties.hello import NONCE_BYTES, Hello, is_word, read_hello
 from cutlayer.parties.private_alignment import MAX_IDS
 from cutlayer.parties.terms import Terms
 from cutlayer.protocol import ErrorCode, Kind, Role, Session, Shape
@@ -48,7 +49,7 @@ def once(tell: Tell) -> Tell:
 
 
 @dataclass(frozen=True)
-class Standing:
+class ResumeState:
     """Where a party stands when it meets its peer; none of it depends on labels."""
 
     checkpoints: tuple[int, ...] = ()
@@ -84,7 +85,7 @@ class Opening:
 
 
 def shake_hands(
-    session: Session, terms: Terms, records: Records, own: Standing, tell: Tell
+    session: Session, terms: Terms, records: Records, own: ResumeState, tell: Tell
 ) -> Opening:
     """Compare terms, match records by id, and find out from where to go on.
 
@@ -115,7 +116,7 @@ def shake_hands(
             f"{session.role.value}: the order of the batches is drawn from {terms.order}, which "
             f"{'needs a' if own.order_nonce is None else 'has no use for the'} nonce of this party."
         )
-    greeting = Greeting(
+    greeting = Hello(
         records=len(records.ids),
         nonce=secrets.token_hex(NONCE_BYTES),
         checkpoints=frozenset(own.checkpoints or (() if own.released else (0,))),
@@ -163,7 +164,7 @@ def shake_hands(
     return Opening(agreement, step, begun=begun, feature_copy=theirs.feature_copy)
 
 
-def _exchange_hellos(session: Session, terms: Terms, own: Greeting) -> Greeting:
+def _exchange_hellos(session: Session, terms: Terms, own: Hello) -> Hello:
     """Send and compare HELLO; returns what the peer said."""
     fields = {**terms.as_fields(), **own.as_fields(session.role)}
     if session.role is Role.LABEL:
@@ -178,7 +179,7 @@ def _exchange_hellos(session: Session, terms: Terms, own: Greeting) -> Greeting:
     except TermsMismatchError:
         session.abort(ErrorCode.TERMS)
         raise
-    return read_greeting(theirs, session.role.peer, terms.order, frozenset(terms.as_fields()))
+    return read_hello(theirs, session.role.peer, terms.order, frozenset(terms.as_fields()))
 
 
 def _order_word(role: Role, nonce: bytes | None) -> str:
@@ -204,7 +205,7 @@ def _order_halves(
     return nonce, own
 
 
-def _compare_machines(role: Role, own: Greeting, theirs: Greeting, tell: Tell) -> None:
+def _compare_machines(role: Role, own: Hello, theirs: Hello, tell: Tell) -> None:
     """Speak of differences that hinder nobody but puzzle whoever compares two logs."""
     if theirs.release != own.release:
         tell(
@@ -219,7 +220,7 @@ def _compare_machines(role: Role, own: Greeting, theirs: Greeting, tell: Tell) -
         )
 
 
-def _step_to_go_on_from(session: Session, own: Greeting, theirs: Greeting) -> int:
+def _step_to_go_on_from(session: Session, own: Hello, theirs: Hello) -> int:
     """The newest step after which both have a state.
 
     Raises:
@@ -245,7 +246,7 @@ def _step_to_go_on_from(session: Session, own: Greeting, theirs: Greeting) -> in
     return max(common)
 
 
-def _require_same_training(session: Session, own: Greeting, theirs: Greeting) -> None:
+def _require_same_training(session: Session, own: Hello, theirs: Hello) -> None:
     """See that two halves that are to predict have learnt from the same steps."""
     if own.checkpoints == theirs.checkpoints:
         return
@@ -328,7 +329,7 @@ def _agree(
 
 
 def _compare_splits(
-    session: Session, terms: Terms, agreement: Agreement, own: Standing
+    session: Session, terms: Terms, agreement: Agreement, own: ResumeState
 ) -> JsonScalar:
     """See that both parties split alike, which groups that differ would prevent.
 
@@ -355,7 +356,7 @@ def _compare_splits(
     return theirs["order_nonce"]
 
 
-def _put_records_on_record(session: Session, agreement: Agreement, own: Standing) -> None:
+def _put_records_on_record(session: Session, agreement: Agreement, own: ResumeState) -> None:
     """Keep the peer from coming back with other records once it knows order and split."""
     if own.pin_records is None or own.pin_records(agreement.digest) == agreement.digest:
         return

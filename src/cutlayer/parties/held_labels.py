@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cutlayer.data import id_digests
+from cutlayer.alignment.shared_ids import id_digests
 from cutlayer.errors import ConfigurationError
 from cutlayer.transcript.tensor_file import read_tensor_file, write_tensor_file
 

@@ -22,16 +22,22 @@ from cutlayer.parties.crossing_features import allowed_copy, arrived, components
 from cutlayer.parties.events import Event, EventKind, OnEvent, ignore_event
 from cutlayer.parties.handshake import (
     Opening,
-    Standing,
+    ResumeState,
     Tell,
     once,
     say_nothing,
     shake_hands,
 )
 from cutlayer.parties.inputs import QUERY_ROWS, Inputs, InputShape, encoded
+from cutlayer.parties.label_step import (
+    MESSAGE_TOP,
+    GradientTopTrainer,
+    StepInput,
+    TopTrainer,
+    top_trainer_for,
+)
 from cutlayer.parties.observers import ProgressObserver, ReleaseKeeper, ReleaseObserver
 from cutlayer.parties.persistence import Persistence
-from cutlayer.parties.perturbing_heads import MESSAGE_TOP, GradientHead, Head, Question, head_for
 from cutlayer.parties.private_alignment import MAX_IDS
 from cutlayer.parties.record_marks import RecordMarks
 from cutlayer.parties.release_journal import SETTING
@@ -254,7 +260,7 @@ class LabelParty:
 
     def _shake_hands(self, session: Session, kept: tuple[int, ...] = ()) -> Opening:
         """Meet the peer from where this party stands, or with the tops that it kept."""
-        standing = Standing(checkpoints=kept, max_ids=self._max_ids)
+        standing = ResumeState(checkpoints=kept, max_ids=self._max_ids)
         if self._persistence is not None:
             standing = replace(
                 standing,
@@ -315,7 +321,7 @@ class LabelParty:
             "label party: training needs labels, and the records have none. Name their column."
         )
 
-    def _train(self, session: Session, head: Head, prepared: Prepared, begin: int) -> int:
+    def _train(self, session: Session, head: TopTrainer, prepared: Prepared, begin: int) -> int:
         """The loop: activation in, perturbed gradient out, update; the step that it has come to."""
         schedule = self._schedule(prepared)
         self._bind(prepared, schedule)  # before observers go on with what they kept
@@ -351,7 +357,7 @@ class LabelParty:
             }
         )
 
-    def _take_up(self, head: Head, begin: int) -> None:
+    def _take_up(self, head: TopTrainer, begin: int) -> None:
         """Go on from a kept state, or keep the first one, so that there always is one."""
         if self._persistence is None:
             return
@@ -363,7 +369,7 @@ class LabelParty:
         else:
             self._keep_state(head, begin)
 
-    def _keep_state(self, head: Head, step: int) -> None:
+    def _keep_state(self, head: TopTrainer, step: int) -> None:
         """Write a checkpoint."""
         if self._persistence is not None:
             for keeper in self._keepers:
@@ -373,7 +379,9 @@ class LabelParty:
             seconds = time.monotonic() - began
             self._on_event(Event(EventKind.CHECKPOINT, step=step, seconds=seconds))
 
-    def _step(self, session: Session, head: Head, prepared: Prepared, part: MicroBatch) -> None:
+    def _step(
+        self, session: Session, head: TopTrainer, prepared: Prepared, part: MicroBatch
+    ) -> None:
         """One message: receive, answer, put on record, let observers look, send."""
         step, rows = part.step, prepared.agreement.train[part.positions]
         activation = session.receive_tensor(Kind.ACTIVATION, self._shape(rows), step=step).float()
@@ -383,7 +391,7 @@ class LabelParty:
         if journal is not None:
             journal.require_known_request(step, request)
         labels = prepared.canaries.labels[rows]
-        question = Question(
+        question = StepInput(
             step,
             part.epoch,
             prepared.marks.by_position[part.positions],
@@ -426,7 +434,7 @@ class LabelParty:
     def _train_alone(self, prepared: Prepared, activation: Tensor) -> TopHalf:
         """Train a clean top on activations that do not change; nothing is sent."""
         top = self._top(prepared.inputs, "top", activation.shape[1])
-        head = GradientHead(top, NoNoise(), self._make_optimizer, self._noise, self._compute)
+        head = GradientTopTrainer(top, NoNoise(), self._make_optimizer, self._noise, self._compute)
         place = self._compute.place
         schedule = replace(self._schedule(prepared), micro_batches=1)  # nothing crosses
         for part in schedule:
@@ -438,13 +446,13 @@ class LabelParty:
         logit = self._predict(head, activation[rows], prepared.inputs.values[rows])
         return self._result(head, prepared, logit)
 
-    def _head(self, inputs: Inputs) -> Head:
+    def _head(self, inputs: Inputs) -> TopTrainer:
         """The head of the run's protection."""
 
         def make_top(name: str) -> nn.Module:
             return self._top(inputs, name, self._terms.cut_width)
 
-        return head_for(
+        return top_trainer_for(
             self._protection, make_top, self._make_optimizer, self._noise, self._compute
         )
 
@@ -457,7 +465,7 @@ class LabelParty:
         require_uncoupled_top(top, cut_width, values, "label party")
         return top.to(self._compute.device)
 
-    def _predict(self, head: Head, activation: Tensor, own_features: Tensor) -> Tensor:
+    def _predict(self, head: TopTrainer, activation: Tensor, own_features: Tensor) -> Tensor:
         """Logits of these records, in batches, as the trained half makes them."""
         for half in head.halves.values():
             half.eval()
@@ -483,7 +491,9 @@ class LabelParty:
         agreement = prepared.agreement
         return self._terms.schedule(len(agreement.train), agreement.order_seed, Role.LABEL)
 
-    def _result(self, head: Head, prepared: Prepared, logit: Tensor, step: int = 0) -> TopHalf:
+    def _result(
+        self, head: TopTrainer, prepared: Prepared, logit: Tensor, step: int = 0
+    ) -> TopHalf:
         """What the run leaves; nothing of it was decided by labels."""
         inputs, agreement, labels = prepared.inputs, prepared.agreement, prepared.labels
         return TopHalf(head.halves, inputs, agreement, logit, labels, self._sent, step)

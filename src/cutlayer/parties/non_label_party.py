@@ -17,15 +17,15 @@ from cutlayer.parties.checkpoint import naming
 from cutlayer.parties.compute import Accumulator, Compute, MakeOptimizer
 from cutlayer.parties.crossing_features import refused_copy, what_crosses
 from cutlayer.parties.events import Event, EventKind, OnEvent, ignore_event
-from cutlayer.parties.flight import Flight, copied_weights, forward_with
 from cutlayer.parties.handshake import (
     Opening,
-    Standing,
+    ResumeState,
     Tell,
     once,
     say_nothing,
     shake_hands,
 )
+from cutlayer.parties.in_flight import InFlightBatch, copied_weights, forward_with
 from cutlayer.parties.inputs import QUERY_ROWS, Inputs, InputShape, encoded
 from cutlayer.parties.observers import HalfObserver, ProgressObserver
 from cutlayer.parties.persistence import Persistence
@@ -211,7 +211,7 @@ class NonLabelParty:
     def _shake_hands(self, session: Session, kept: tuple[int, ...] = ()) -> Opening:
         """Meet the peer from where this party stands, or with the half that it kept."""
         copies = self._allow_feature_copy and self._terms.mode == "one round"
-        standing = Standing(checkpoints=kept, max_ids=self._max_ids, feature_copy=copies)
+        standing = ResumeState(checkpoints=kept, max_ids=self._max_ids, feature_copy=copies)
         if self._persistence is not None:
             standing = replace(
                 standing,
@@ -265,7 +265,7 @@ class NonLabelParty:
         own_forward = forward = self._compute.forward_of(bottom)
         weights = None
         schedule = self._terms.schedule(len(agreement.train), agreement.order_seed, Role.NON_LABEL)
-        flights: deque[Flight] = deque()
+        flights: deque[InFlightBatch] = deque()
         for part in schedule.from_step(opening.step):
             settled = self._terms.keeps_after(part, schedule.batches_per_epoch)
             if self._persistence is not None:
@@ -279,7 +279,7 @@ class NonLabelParty:
             session.send_tensor(Kind.ACTIVATION, message, step=part.step)
             for observer in observers:
                 observer(part.step, bottom)
-            flights.append(Flight(part, activation, weights))
+            flights.append(InFlightBatch(part, activation, weights))
             if part.completes:
                 weights, forward = None, own_forward
                 # No activation may be on its way when the state is kept.
@@ -293,7 +293,7 @@ class NonLabelParty:
         return max(opening.step, len(schedule))  # an earlier start may have had more epochs
 
     def _land(
-        self, session: Session, flight: Flight, bottom: nn.Module, steps: Accumulator
+        self, session: Session, flight: InFlightBatch, bottom: nn.Module, steps: Accumulator
     ) -> None:
         """Wait for the gradient of an activation, and learn from it."""
         rows, width = flight.activation.shape

@@ -19,12 +19,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cutlayer.data import TextSequence, alignment_hash
-from cutlayer.data.private_comparison import PrivateComparison
-from cutlayer.data.private_matching import TAG_BYTES, PrivateMatching
-from cutlayer.data.ristretto import POINT_BYTES, InvalidPointError
+from cutlayer.alignment.private_comparison import PrivateComparison
+from cutlayer.alignment.private_matching import TAG_BYTES, PrivateMatching
+from cutlayer.alignment.ristretto import POINT_BYTES, InvalidPointError
+from cutlayer.alignment.shared_ids import alignment_hash
+from cutlayer.data import TextSequence
 from cutlayer.errors import ConfigurationError, ProtocolError, TermsMismatchError
-from cutlayer.parties.greeting import is_word
+from cutlayer.parties.hello import is_word
 from cutlayer.parties.terms import Terms
 from cutlayer.protocol import ErrorCode, Kind, Role, Session, Shape
 from cutlayer.protocol.messages import JsonScalar
@@ -48,7 +49,7 @@ class AlignedIds:
     ids: TextSequence
     """The shared ids, ascending by code point."""
     hash: str
-    """Their :func:`~cutlayer.data.alignment.alignment_hash`; equal at both parties."""
+    """Their :func:`~cutlayer.alignment.shared_ids.alignment_hash`; equal at both parties."""
     only_here: int
     """How many of this party's ids the peer does not hold."""
     only_there: int

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cutlayer.data import id_digests
+from cutlayer.alignment.shared_ids import id_digests
 from cutlayer.data.tensor_records import Records
 from cutlayer.parties.agreement import Agreement
 from cutlayer.parties.canaries import Canaries

@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from cutlayer.audits.findings import ClassHistogram, FindingRow, Findings, LeakCurve
 from cutlayer.audits.scope import Layer
+from cutlayer.findings.document import ClassHistogram, FindingRow, Findings, LeakCurve
 from cutlayer.reports.phrases import number
 from cutlayer.reports.summary import (
     Target,

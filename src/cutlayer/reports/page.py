@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from cutlayer.audits.findings import FindingRow, Findings
 from cutlayer.audits.scope import Layer
 from cutlayer.durable import whole_file
 from cutlayer.extras import needing
-from cutlayer.reports import excess, phrases, wording
+from cutlayer.findings.document import FindingRow, Findings
+from cutlayer.reports import bound_violations, phrases, wording
 from cutlayer.reports.summary import (
     CANARY_DEVIATIONS,
     ProtectionSummary,
@@ -103,7 +103,7 @@ def render_page(findings: Findings) -> str:
             "kind": wording.KIND_NAMES,
         },
         deviations=CANARY_DEVIATIONS,
-        bound_mark=excess.BOUND_MARK,
+        bound_mark=bound_violations.BOUND_MARK,
         figures=_figures(findings),
         versions={"cutlayer": version("cutlayer"), "matplotlib": version("matplotlib")},
     )

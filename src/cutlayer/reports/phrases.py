@@ -1,6 +1,6 @@
 """The short phrases that every sentence and table of a report is made of."""
 
-from cutlayer.audits.findings import FindingRow, KnowledgeBaseline
+from cutlayer.findings.document import FindingRow, KnowledgeBaseline
 from cutlayer.reports.summary import Releases, Seen
 
 

@@ -7,7 +7,8 @@ from functools import cached_property
 from statistics import fmean, stdev
 from typing import Literal
 
-from cutlayer.audits.findings import (
+from cutlayer.audits.scope import Layer
+from cutlayer.findings.document import (
     Applied,
     Bound,
     FindingRow,
@@ -15,14 +16,13 @@ from cutlayer.audits.findings import (
     KnowledgeBaseline,
     Utility,
 )
-from cutlayer.audits.scope import Layer
 
 CANARY_DEVIATIONS = 5
 """How many standard deviations of chance a canary AUC may lie above its bound."""
 
 Target = Literal["labels", "canaries"]
 Releases = Literal["one", "some", "all"]
-Standing = Literal["within", "above", "no bound", "no test"]
+ResumeState = Literal["within", "above", "no bound", "no test"]
 """``no test``: bound and chance together reach 1, so no attack could ever stand above them."""
 
 Estimate = tuple[float, float | None]
@@ -39,7 +39,7 @@ class CanaryCheck:
     """The bound plus five deviations of chance; None where nothing is promised."""
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> ResumeState:
         """On which side of its limit the attack stands."""
         if self.limit is None:
             return "no bound"

@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cutlayer.audits.findings import FindingRow, Findings
 from cutlayer.audits.scope import Layer
-from cutlayer.reports.excess import BOUND_MARK, listed
+from cutlayer.findings.document import FindingRow, Findings
+from cutlayer.reports.bound_violations import BOUND_MARK, listed
 from cutlayer.reports.phrases import number, over
 from cutlayer.reports.summary import (
     CANARY_DEVIATIONS,

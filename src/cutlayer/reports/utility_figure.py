@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.transforms import IdentityTransform
 
-from cutlayer.audits.findings import Findings
+from cutlayer.findings.document import Findings
 from cutlayer.reports.label_placement import Box, place_labels
 from cutlayer.reports.phrases import number, over
 from cutlayer.reports.summary import ProtectionSummary, by_protection, seen_by

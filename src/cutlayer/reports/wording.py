@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cutlayer.audits.findings import Bound, FindingRow, Findings
-from cutlayer.reports.excess import beside_bound, scope_of_proof, why_above
+from cutlayer.findings.document import Bound, FindingRow, Findings
+from cutlayer.reports.bound_violations import beside_bound, scope_of_proof, why_above
 from cutlayer.reports.phrases import number, over, who
 from cutlayer.reports.summary import (
     CANARY_DEVIATIONS,

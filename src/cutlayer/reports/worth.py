@@ -5,7 +5,7 @@ from statistics import fmean, stdev
 
 from scipy.stats import t as student
 
-from cutlayer.audits.findings import Findings, Utility
+from cutlayer.findings.document import Findings, Utility
 from cutlayer.reports.phrases import number
 from cutlayer.reports.summary import ProtectionSummary, by_protection
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
+from cutlayer.alignment.aligned_ids import read_aligned_ids, write_aligned_ids
+from cutlayer.alignment.ristretto import require_libsodium
 from cutlayer.data import PartyTable, TextSequence
-from cutlayer.data.aligned_ids import read_aligned_ids, write_aligned_ids
-from cutlayer.data.ristretto import require_libsodium
 from cutlayer.data.tensor_records import TensorRecords
 from cutlayer.errors import ConfigurationError, DataError
 from cutlayer.parties.private_alignment import AlignedIds, OnProgress, align_privately

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from cutlayer.audits import FirstLayerCarrier, ReleaseRecorder
-from cutlayer.audits.findings import Findings
-from cutlayer.audits.recorded_training import RecordedTraining, read_recorded_training
+from cutlayer.audits.recording.recorded_training import RecordedTraining, read_recorded_training
 from cutlayer.audits.scope import AnyAttack, AuditScope
 from cutlayer.audits.training_audit import audit_training
 from cutlayer.data import PartyTable
 from cutlayer.errors import ConfigurationError
+from cutlayer.findings.document import Findings
 from cutlayer.parties import (
     Agreement,
     BottomHalf,
@@ -40,7 +40,7 @@ from cutlayer.runs.configuration import (
     PartyConfiguration,
     read_configuration,
 )
-from cutlayer.runs.halves import build_bottom, build_top
+from cutlayer.runs.model_factory import build_bottom, build_top
 from cutlayer.runs.party_runs import make_optimizer
 from cutlayer.runs.run_findings import Coverage, KnownRun, Promise, findings_of_attacked
 from cutlayer.transcript import NonLabelHalf, NonLabelHalfWriter

@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 from typing_extensions import override
 
-from cutlayer.audits.live_leak import LIVE_EVERY
+from cutlayer.audits.live.live_leak import LIVE_EVERY
 from cutlayer.data import TableFile
 from cutlayer.errors import ConfigurationError, UnknownNameError
 from cutlayer.parties import Compute, Terms

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cutlayer.audits import ReleaseAudit
-from cutlayer.audits.findings import Findings, Utility
-from cutlayer.audits.release_audit import usual_spacing
+from cutlayer.audits.live.release_audit import usual_spacing
 from cutlayer.audits.training_audit import TrainingAudit
 from cutlayer.data import TableReading
 from cutlayer.durable import create_private, storage
@@ -20,6 +19,7 @@ from cutlayer.errors import (
     LeakStopError,
     PeerEndedError,
 )
+from cutlayer.findings.document import Findings, Utility
 from cutlayer.parties import (
     Agreement,
     BottomHalf,
@@ -46,13 +46,13 @@ from cutlayer.runs.configuration import (
     NonLabelConfiguration,
     PartyConfiguration,
 )
+from cutlayer.runs.disk_space import require_disk_space
 from cutlayer.runs.guarded_observer import GuardedObserver
-from cutlayer.runs.halves import build_bottom, build_top
+from cutlayer.runs.model_factory import build_bottom, build_top
 from cutlayer.runs.monitor import RunMonitor, Unmonitored
 from cutlayer.runs.predictions import write_predictions
 from cutlayer.runs.reconnecting import until_done
 from cutlayer.runs.recording import open_recorder, recorded_messages
-from cutlayer.runs.room import require_room
 from cutlayer.runs.run_findings import (
     STOPPED_ON_LABELS,
     Coverage,
@@ -114,7 +114,7 @@ def run_label_party(
 
         with telling_peer(configuration):
             _private(folder)
-            require_room(configuration, reading.table)
+            require_disk_space(configuration, reading.table)
             persistence = _persistence(configuration, configuration.protection_settings)
             held.callback(persistence.close)
             _require_not_stopped(folder)
@@ -187,7 +187,7 @@ def run_non_label_party(
     folder, monitor = configuration.run_folder, monitor or Unmonitored()
     with telling_peer(configuration):
         _private(folder)
-        require_room(configuration, reading.table)
+        require_disk_space(configuration, reading.table)
         persistence = _persistence(configuration)
         party = NonLabelParty(
             reading.table,

@@ -5,8 +5,8 @@ from pathlib import Path
 from pydantic import ConfigDict
 
 from cutlayer.data import TableFile
-from cutlayer.data.cell_values import Decimal
-from cutlayer.data.record_blocks import Encoding
+from cutlayer.data.tables.cell_values import Decimal
+from cutlayer.data.tables.record_blocks import Encoding
 from cutlayer.runs.written_values import WrittenKeys
 
 

@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from cutlayer.audits.findings import Findings, read_findings
-from cutlayer.audits.recorded_steps import RecordedSteps, read_recorded_steps
-from cutlayer.audits.recorded_training import read_recorded_training
-from cutlayer.audits.recorder import TRANSCRIPT
+from cutlayer.audits.recording.recorded_steps import RecordedSteps, read_recorded_steps
+from cutlayer.audits.recording.recorded_training import read_recorded_training
+from cutlayer.audits.recording.recorder import TRANSCRIPT
 from cutlayer.audits.scope import AnyAttack, AuditScope
 from cutlayer.audits.training_audit import audit_training
 from cutlayer.durable import in_use
 from cutlayer.errors import ConfigurationError, DataError
+from cutlayer.findings.document import Findings, read_findings
 from cutlayer.parties import CheckpointStore, ReleaseJournal
+from cutlayer.parties.label_step import restore_protection
 from cutlayer.parties.persistence import CHECKPOINTS_FOLDER, JOURNAL_FILE
-from cutlayer.parties.perturbing_heads import restore_protection
 from cutlayer.protections import PROTECTIONS, parse_protection
 from cutlayer.runs.recording import MESSAGES, RecordingContext, read_context
 from cutlayer.runs.run_findings import (

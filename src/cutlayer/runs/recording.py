@@ -6,7 +6,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cutlayer.audits import TRANSCRIPT, ReleaseRecorder
-from cutlayer.audits.recorded_steps import read_recorded_steps
+from cutlayer.audits.recording.recorded_steps import read_recorded_steps
 from cutlayer.durable import whole_file
 from cutlayer.errors import DataError
 from cutlayer.parties import Agreement, Canaries

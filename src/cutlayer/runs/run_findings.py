@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cutlayer.audits.finding_rows import GENEROUS_HINT, Attacked, Audited, attack_fields
-from cutlayer.audits.findings import Applied, Bound, Findings, Utility
 from cutlayer.audits.training_audit import TrainingAudit
+from cutlayer.findings.document import Applied, Bound, Findings, Utility
+from cutlayer.findings.rows import GENEROUS_HINT, Attacked, Audited, attack_fields
 from cutlayer.protections import Protection
 from cutlayer.runs.configuration import FROZEN
 

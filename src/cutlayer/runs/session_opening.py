@@ -32,7 +32,7 @@ from cutlayer.protocol.session import code_for
 from cutlayer.protocol.transports.backoff import LONGEST_SECONDS
 from cutlayer.runs.aligned_records import aligned_records
 from cutlayer.runs.configuration import PartyConfiguration
-from cutlayer.runs.halves import require_model
+from cutlayer.runs.model_factory import require_model
 
 _LINGER_SECONDS = LONGEST_SECONDS + 1.0
 """How long a listener waits for a peer that is there, and that calls after a pause."""

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cutlayer.data.preparation import ImageOptions, prepare_images, raw_images
 from cutlayer.experiments.tradeoff.claims import claims_of
 from cutlayer.experiments.tradeoff.configuration import checked
 from cutlayer.experiments.tradeoff.result import AttackResult, RunResult
 from cutlayer.experiments.tradeoff.summary import Point, Summary
+from cutlayer.preparation import ImageOptions, prepare_images, raw_images
 
 SETTINGS = {"data": "breast-cancer", "protections": ["no_noise"]}
 

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from cutlayer.data.preparation import TableColumns, TableOptions, prepare_table, table
 from cutlayer.experiments.tradeoff.configuration import checked
 from cutlayer.experiments.tradeoff.page import warnings_of
 from cutlayer.experiments.tradeoff.records import giveaways_of, notices_of
 from cutlayer.experiments.tradeoff.result import run_folder
 from cutlayer.experiments.tradeoff.summary import summarise
 from cutlayer.experiments.tradeoff.training import run_and_keep
+from cutlayer.preparation import TableColumns, TableOptions, prepare_table, table
 
 COUNT = 600
 SWEEP = {

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from cutlayer.data.preparation import TableOptions, criteo, prepare_table
 from cutlayer.errors import ConfigurationError
 from cutlayer.experiments.tradeoff.configuration import checked
 from cutlayer.experiments.tradeoff.records import codes_of
 from cutlayer.experiments.tradeoff.training import do_run
+from cutlayer.preparation import TableOptions, criteo, prepare_table
 
 
 @pytest.fixture(scope="module")

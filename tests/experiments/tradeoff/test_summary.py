@@ -9,7 +9,6 @@ import pytest
 from PIL import Image
 from scipy.stats import t as student
 
-from cutlayer.data.preparation import ImageOptions, prepare_images, raw_images
 from cutlayer.errors import DataError
 from cutlayer.experiments.tradeoff.choices import choices_of, cost_in_test_auc
 from cutlayer.experiments.tradeoff.claims import claims_of
@@ -19,6 +18,7 @@ from cutlayer.experiments.tradeoff.result import FAILURE_FILE, Failure, write_re
 from cutlayer.experiments.tradeoff.summary import WORST, Summary, estimate, summarise
 from cutlayer.experiments.tradeoff.tables import write_tables
 from cutlayer.experiments.tradeoff.utility_curves import series_of
+from cutlayer.preparation import ImageOptions, prepare_images, raw_images
 
 
 def results(folder, spec):

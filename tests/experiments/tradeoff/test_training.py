@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from cutlayer.audits import HINTS, TRANSCRIPT, TRUTH, read_hints, read_truth
+from cutlayer.audits import HINTS, TRANSCRIPT, TRUTH, read_ground_truth, read_hints
 from cutlayer.errors import ConfigurationError
 from cutlayer.experiments.tradeoff.clear_wide_logit import ClearWideLogit
 from cutlayer.experiments.tradeoff.configuration import checked
@@ -32,7 +32,7 @@ def one_run(tmp_path, protection, **settings):
 
 def cosine_leaks(messages, *, keep_hint, width=None):
     """The cosine attack once more, by torch's own cosine."""
-    truth, hints = read_truth(messages / TRUTH), read_hints(messages / HINTS)
+    truth, hints = read_ground_truth(messages / TRUTH), read_hints(messages / HINTS)
     leaks = []
     for release in Transcript(messages / TRANSCRIPT):
         hint = hints[release.step]
@@ -67,7 +67,7 @@ def test_the_papers_wide_logit_is_sent_in_clear_and_left_out_of_the_cut(tmp_path
     )
     leaks = cosine_leaks(messages, keep_hint=True, width=4)
     assert at_cut(result, "cosine").p95 == pytest.approx(np.quantile(leaks, 0.95))
-    truth = read_truth(messages / TRUTH)
+    truth = read_ground_truth(messages / TRUTH)
     for release in Transcript(messages / TRANSCRIPT):
         labels = truth.labels[release.records].bool()
         # (prediction - label) / batch size: negative exactly for the positives.
@@ -76,7 +76,7 @@ def test_the_papers_wide_logit_is_sent_in_clear_and_left_out_of_the_cut(tmp_path
 
 def test_without_the_protocol_the_wide_logit_is_covered(tmp_path):
     _, messages = one_run(tmp_path, "isotropic:t=25", model="wide_deep", cut_width=5)
-    truth = read_truth(messages / TRUTH)
+    truth = read_ground_truth(messages / TRUTH)
     agree = [
         (release.gradient[:, -1] < 0) == truth.labels[release.records].bool()
         for release in Transcript(messages / TRANSCRIPT)

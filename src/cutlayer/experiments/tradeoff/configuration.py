@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from cutlayer.data import DATASETS
-from cutlayer.data.preparation.output import source_mark
 from cutlayer.data.prepared import PreparedData
 from cutlayer.data.prepared_files import SCHEMA_FILE
 from cutlayer.durable import LOCK_FILE, PARTIAL, whole_file
@@ -18,6 +17,7 @@ from cutlayer.experiments.tradeoff.grid import Run, protection_of, specs_of
 from cutlayer.experiments.tradeoff.table_keys import TableKeys
 from cutlayer.parties.compute import WEIGHT_DECAY
 from cutlayer.parties.terms import MOST_EPOCHS, MOST_RECORDS
+from cutlayer.preparation.output import source_mark
 from cutlayer.protections import Protection
 from cutlayer.runs.toml_file import read_toml
 from cutlayer.runs.written_values import WrittenKeys, typed_value

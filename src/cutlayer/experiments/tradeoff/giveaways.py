@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cutlayer.data import PartyName, PartyTable, TextSequence
-from cutlayer.data.label_giveaway import column_giveaway
+from cutlayer.data.tables.target_leakage import column_giveaway
 from cutlayer.data.tensor_records import Records
 
 

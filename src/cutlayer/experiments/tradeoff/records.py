@@ -7,8 +7,8 @@ from functools import lru_cache
 import torch
 
 from cutlayer.data import DATASETS, LABEL_PARTY, NON_LABEL_PARTY
-from cutlayer.data.lost_ids import lost_ids
 from cutlayer.data.prepared import PreparedData
+from cutlayer.data.tables.lost_ids import lost_ids
 from cutlayer.data.tensor_records import Records
 from cutlayer.errors import ConfigurationError, DataError
 from cutlayer.experiments.tradeoff.configuration import TradeoffConfiguration

@@ -14,8 +14,8 @@ from cutlayer.audits import (
     Hint,
     LeakAudit,
     audit_leak,
+    read_ground_truth,
     read_hints,
-    read_truth,
 )
 from cutlayer.experiments.tradeoff.halves import first_layer_of
 from cutlayer.experiments.tradeoff.result import AttackResult
@@ -72,7 +72,7 @@ def audit_recording(recording: Recording) -> LeakAudit:
     )
     return audit_leak(
         _looked_at(transcript, recording.deep_width),
-        read_truth(recording.messages / TRUTH),
+        read_ground_truth(recording.messages / TRUTH),
         hints=given,
         first_layer=deeper,
     )

@@ -8,8 +8,8 @@ from typing_extensions import override
 from cutlayer.protocol.address import Address
 from cutlayer.protocol.endpoint import Endpoint
 from cutlayer.protocol.transport import Clock
-from cutlayer.protocol.transports.attempts import Attempts
 from cutlayer.protocol.transports.network_transport import NetworkTransport
+from cutlayer.protocol.transports.reconnect import Attempts
 
 Connected = TypeVar("Connected", bound=NetworkTransport)
 

@@ -14,12 +14,12 @@ from cutlayer.protocol.endpoint import Endpoint
 from cutlayer.protocol.identity import Identity, name_of
 from cutlayer.protocol.messages import Role
 from cutlayer.protocol.transport import Clock
-from cutlayer.protocol.transports.attempts import HANDSHAKE_SECONDS
+from cutlayer.protocol.transports.connection_slot import Reception
 from cutlayer.protocol.transports.connector import Connector
 from cutlayer.protocol.transports.event_loop import EventLoop
 from cutlayer.protocol.transports.grpc_transport import PIECE_BYTES, GrpcTransport, Pipe
 from cutlayer.protocol.transports.network_transport import PEER_LEFT
-from cutlayer.protocol.transports.reception import Reception
+from cutlayer.protocol.transports.reconnect import HANDSHAKE_SECONDS
 from cutlayer.protocol.transports.refusal import PAIR_AGAIN, UNSEEN, no_trust, other_transport
 from cutlayer.protocol.transports.stream_endpoints import listen
 

@@ -13,8 +13,8 @@ from cutlayer.protocol.address import Address
 from cutlayer.protocol.identity import Identity, name_of
 from cutlayer.protocol.messages import Role
 from cutlayer.protocol.transport import Clock
-from cutlayer.protocol.transports.attempts import HANDSHAKE_SECONDS
-from cutlayer.protocol.transports.patient_socket import PatientSocket
+from cutlayer.protocol.transports.deadline_socket import PatientSocket
+from cutlayer.protocol.transports.reconnect import HANDSHAKE_SECONDS
 from cutlayer.protocol.transports.refusal import ALPN, no_trust, other_transport
 from cutlayer.protocol.transports.tls_channel import TlsChannel
 

@@ -19,11 +19,11 @@ from cutlayer.protocol.endpoint import Endpoint
 from cutlayer.protocol.identity import Identity, name_of
 from cutlayer.protocol.messages import Role
 from cutlayer.protocol.transport import Clock
-from cutlayer.protocol.transports.attempts import HANDSHAKE_SECONDS
+from cutlayer.protocol.transports.acceptor import Door
+from cutlayer.protocol.transports.connection_slot import Reception
 from cutlayer.protocol.transports.connector import Connector
-from cutlayer.protocol.transports.door import Door
-from cutlayer.protocol.transports.patient_socket import PatientSocket
-from cutlayer.protocol.transports.reception import Reception
+from cutlayer.protocol.transports.deadline_socket import PatientSocket
+from cutlayer.protocol.transports.reconnect import HANDSHAKE_SECONDS
 from cutlayer.protocol.transports.refusal import ALPN, PAIR_AGAIN, no_trust
 from cutlayer.protocol.transports.stream import StreamTransport
 from cutlayer.protocol.transports.tls_channel import TlsChannel

@@ -12,7 +12,7 @@ from typing import Protocol, cast
 
 from cutlayer.errors import ConnectionLostError, PeerRefusedError
 from cutlayer.protocol.transport import Clock
-from cutlayer.protocol.transports.patient_socket import PatientSocket
+from cutlayer.protocol.transports.deadline_socket import PatientSocket
 from cutlayer.protocol.transports.refusal import other_transport
 
 _PIECE_BYTES = 1 << 16

@@ -1,0 +1,1 @@
+"""Live audits: what is looked at while a training runs."""

@@ -1,0 +1,1 @@
+"""Recording: what the label party keeps of a training for a later audit."""

@@ -1,0 +1,1 @@
+"""Bundled data sets, each with its columns at two parties."""

@@ -1,0 +1,1 @@
+"""Tables: one party's CSV or Parquet file, from its bytes to columns with a decision each."""

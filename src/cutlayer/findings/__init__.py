@@ -1,0 +1,1 @@
+"""Findings: what was measured and promised, as one validated document."""
