@@ -115,3 +115,12 @@ def test_a_file_with_an_empty_column_is_told_and_text_is_nobodys_list(tmp_path):
     with pytest.raises(DataError, match="must hold numbers, as in training, but line 2") as error:
         file.read("non-label party", trained=encoder)
     assert "numeric" not in str(error.value)
+
+
+def test_all_columns_that_new_records_lack_are_named(tmp_path):
+    path = tmp_path / "new.csv"
+    encoder = TrainedOn({"age": [1, 2, 3], "pay": [3, 4, 6], "n": [1, 2, 4]}).encoder
+    path.write_text("id,Age,n,y\n1,2,3,1\n")
+    match = r"2 of the 3 columns .*: 'age', 'pay'\. Was one renamed\? It also holds 'Age'\. Add"
+    with pytest.raises(DataError, match=match):
+        TableFile(path, "id", label_column="y").read("label party", trained=encoder)

@@ -25,6 +25,8 @@ from cutlayer.data.tables.table_source import TableSource
 from cutlayer.data.text_sequence import TextSequence
 from cutlayer.errors import ConfigurationError
 
+_SHOWN = 10
+
 
 @dataclass(frozen=True)
 class TableFile:
@@ -152,12 +154,16 @@ class TableFile:
             )
         choice = rules_of_columns.applied_to(source.names, message, source.hint)
         if trained is not None:
-            for name in trained.kinds:
-                if name not in source.names:
-                    raise message.error(
-                        f"column {name!r} is not in it, but the model was trained with it. Add the "
-                        "column, with empty cells if nothing is known."
-                    )
+            absent = [name for name in trained.kinds if name not in source.names]
+            if absent:
+                known = {*trained.kinds, *choice.texts, self.label_column}
+                new = [name for name in source.names if name not in known]
+                raise message.error(
+                    f"{len(absent)} of the {len(trained.kinds)} columns that the model was trained "
+                    f"with are not in it: {listing(absent, shown=_SHOWN)}. "
+                    + (f"Was one renamed? It also holds {listing(new)}. " if new else "")
+                    + "Add the columns, with empty cells if nothing is known."
+                )
             choice = replace(choice, features=trained.kinds, trained=True)
         if party == NON_LABEL_PARTY and not choice.features:
             raise message.error(
