@@ -5,8 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from cutlayer.parties import Persistence
+from cutlayer.parties.agreement import Agreement
 from cutlayer.parties.canaries import Canaries
-from cutlayer.parties.record_marks import labelling_of
+from cutlayer.parties.record_marks import RecordMarks, labelling_of
+from cutlayer.protections import Marvell, NoNoise, Residual
+from cutlayer.rng import SecretNoise
 from tests.parties.conftest import tables
 
 TABLE = tables(50)[0]
@@ -69,6 +73,67 @@ def test_an_id_counts_also_where_all_labels_are_alike():
     negative = replace(TABLE, labels=torch.zeros(50, dtype=torch.int64))
     renamed = replace(negative, ids=("new", *TABLE.ids[1:]))
     assert labelling_of(negative, NONE) != labelling_of(renamed, NONE)
+
+
+@pytest.fixture
+def marks_of(tmp_path):
+    """The marks that a start makes of a table, after those before it sent something or nothing."""
+
+    def made(table, *, sends=False, name="run", train=range(40)):
+        kept = Persistence.in_folder(tmp_path / name, "residual")
+        try:
+            ids, rows = TABLE.ids, torch.tensor(list(train))
+            agreement = Agreement(ids, rows, rows[:0], torch.arange(40, 50), order_seed=1)
+            canaries = Canaries(table.ordered_by(ids).labels, torch.zeros(50, dtype=torch.bool))
+            marks = RecordMarks.made_by(
+                kept.key.noise(), Residual(sigma=1.0), table, agreement, canaries, kept
+            )
+            kept.journal.bind({"steps_per_epoch": "1", **marks.binding})
+            if sends:
+                kept.journal.settle(kept.journal.released, bytes(32), bytes(32))
+            return marks.by_position
+        finally:
+            kept.close()
+
+    return made
+
+
+def grown(table):
+    """The table with one more record, which the peer lacks."""
+    more = tables(51)[0]
+    features, labels = more.features[:51], torch.cat([table.labels, torch.ones(1, dtype=int)])
+    return replace(table, ids=(*table.ids, "more"), features=features, labels=labels)
+
+
+def test_marks_stay_when_a_file_grows_after_something_was_sent(marks_of):
+    first = marks_of(TABLE, sends=True)
+    assert torch.equal(marks_of(grown(TABLE)), first)
+    assert torch.equal(marks_of(TABLE.ordered_by(TABLE.ids[::-1])), first)
+
+
+@pytest.mark.parametrize("sends", [True, False])
+def test_a_changed_label_of_a_training_record_changes_all_marks(marks_of, sends):
+    """Also where nothing refused it before: the same noise would show which label changed."""
+    first = marks_of(TABLE, sends=sends)
+    for table in (changed(7, labels=1 - TABLE.labels[7]), swapped()):
+        other = marks_of(table)
+        assert not (other == first).all(dim=1).any()
+    assert torch.equal(marks_of(TABLE), first)
+
+
+def test_marks_belong_to_the_id_and_to_the_run(marks_of):
+    first = marks_of(TABLE)
+    assert torch.equal(marks_of(TABLE, train=range(39, 9, -1)), first[10:].flip(0))
+    assert not (marks_of(TABLE, name="other") == first).all(dim=1).any()
+    assert len(torch.unique(first, dim=0)) == 40
+
+
+@pytest.mark.parametrize("protection", [NoNoise(), Marvell(s=4.0)], ids=lambda p: p.name)
+def test_protections_whose_noise_belongs_to_steps_need_no_marks(protection):
+    agreement = Agreement(TABLE.ids, torch.arange(40), torch.arange(0), torch.arange(40, 50), 1)
+    marks = RecordMarks.made_by(SecretNoise(), protection, TABLE, agreement, NONE, None)
+    assert marks.by_position.shape == (40, 0)
+    assert marks.binding == {}
 
 
 def test_records_without_labels_are_refused():

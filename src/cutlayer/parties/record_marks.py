@@ -39,9 +39,10 @@ class RecordMarks:
     ) -> "RecordMarks":
         """Marks for a protection whose noise belongs to visits; empty ones for the others.
 
-        Labels that have changed since the first start are refused elsewhere; the labelling is
-        that of the first start, so that a file may grow between starts. Where the first start is
-        not on record, as in a restored folder, other labels get other noise.
+        The labelling is that of all labels that this party had at the first start that sent
+        something, so that its file may grow between starts. Changed labels of training records are
+        refused before the peer is met; where that was not seen, or where the first start is not on
+        record, as in a restored folder, other labels get other noise.
 
         Args:
             noise: of the training.
@@ -55,10 +56,14 @@ class RecordMarks:
             return cls(torch.zeros(len(agreement.train), 0, dtype=torch.uint8), {})
         labelling, binding = labelling_of(records, canaries), {}
         if persistence is not None:
-            sealed = persistence.key.sealed_labelling(labelling)
+            seal = persistence.key.sealed_labelling
+            trained = seal(tensor_digest(canaries.labels[agreement.train]))
+            now = bound = f"{seal(labelling)} {trained}"
             if persistence.journal is not None:
-                sealed = persistence.journal.first_bound(LABELLING, sealed)
-            labelling, binding = bytes.fromhex(sealed), {LABELLING: sealed}
+                bound = persistence.journal.first_bound(LABELLING, now)
+            unchanged = bound.endswith(trained)
+            labelling = bytes.fromhex((bound if unchanged else now).partition(" ")[0])
+            binding = {LABELLING: bound}
         ids = agreement.ids
         train = (ids[record] for record in agreement.train.tolist())
         return cls(noise.marks(train, labelling), binding)

@@ -27,7 +27,8 @@ _ENTRY = struct.Struct("<Q32s32s8s")
 ENTRY_BYTES = _ENTRY.size
 """How much a journal grows with each step."""
 LABELLING = "labelling"
-"""Name of the binding that holds a keyed hash of the labels that the noise of visits hides."""
+"""Name of the binding that holds keyed hashes of the labels that the noise of visits hides: of all
+that the label party had, and of those of the training records."""
 SETTING = "setting "
 """Begins the name of a binding that holds one of the terms, so that an error can name it."""
 _CHECKED_BYTES = _ENTRY.size - 8
