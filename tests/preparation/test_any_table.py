@@ -342,6 +342,8 @@ def test_rare_values_are_counted(tmp_path):
         "label party, table.csv, column 'job': 2 values have a code of their own, as 10 training "
         "rows or more hold each; all others, 20% of the rows, share one. --min-count changes that."
     )
+    made = prepare_table(raw, tmp_path / "rare", TableOptions(min_count=90))
+    assert "no value is held by 90 training rows, so all share one code" in made.notices[-1]
     made = prepare_table(raw, tmp_path / "hashed", TableOptions(vocabulary="hashed"))
     assert made.notices == raw.notices
 

@@ -106,6 +106,17 @@ def few_codes(
         rare = 1 - int(table["times"].sum()) / max(1, training)
         if rare < RARE_SHARE:
             continue
+        if not table.height:
+            notices.append(
+                ColumnNotice(
+                    name,
+                    f"no value is held by {min_count} training rows, so all share one code and "
+                    "nothing can be learned from it. --min-count changes that.",
+                    f"no value is held by {min_count} training rows, so all share one code and "
+                    "nothing can be learned from them. --min-count changes that.",
+                )
+            )
+            continue
         one = table.height == 1
         kept = "1 value has a code" if one else f"{table.height:,} values have a code"
         notices.append(

@@ -46,6 +46,11 @@ def test_names_that_are_missing_or_not_unique():
             header_names(cells, MESSAGE)
 
 
+def test_a_line_for_spreadsheets_is_named():
+    with pytest.raises(DataError, match=r"a spreadsheet how to split the file\. Delete that"):
+        header_names(["sep=", ""], MESSAGE)
+
+
 @pytest.mark.parametrize("header", ["ï»¿id", ",a,b"])
 def test_both_readers_name_columns_alike(tmp_path, header):
     path = tmp_path / "t.csv"

@@ -36,8 +36,13 @@ def header_names(
         Names and notices.
 
     Raises:
-        DataError: a name stands there twice.
+        DataError: a name stands there twice, or the first line is one for spreadsheets.
     """
+    if cells[0].lower().startswith("sep="):
+        raise message.error(
+            f"must begin with a header, but the first line {cells[0]!r} tells a spreadsheet how to "
+            "split the file. Delete that line."
+        )
     notices = []
     names = list(cells)
     names[0], told = _without_mark(names[0])

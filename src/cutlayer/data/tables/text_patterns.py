@@ -1,6 +1,8 @@
 """Text looks: what texts that are no plain numbers look like: numbers written otherwise, dates."""
 
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -30,7 +32,8 @@ _NUMBER: Final = re.compile(
     (?P<percent>[%‰])?\s*
     (?P<after>{_CURRENCIES})?
     (?P<behind>[-{_MINUS}])?\s*
-    (?P<close>\))?""",
+    (?P<close>\))?
+    (?P<unit>[A-Za-zµμ°Ω]{{1,5}}(?:/[A-Za-z]{{1,4}})?[²³23]?)?""",
     re.VERBOSE,
 )
 _PLAIN: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
@@ -131,13 +134,18 @@ def _numbers(texts: Sequence[str], decimal: Decimal) -> Look | None:
     traits: dict[str, str] = {}
     plain: list[str] = []
     either: list[str] = []
+    units: Counter[str] = Counter()
     numbers = 0
     for text in texts:
-        match = _NUMBER.fullmatch(text)
+        ascii_text = _with_ascii_digits(text)
+        match = _NUMBER.fullmatch(ascii_text)
         found = None if match is None else _traits(match)
         if match is None or found is None:
             continue
+        if ascii_text != text:
+            found.append("digits of another script")
         numbers += 1
+        units[match["unit"] or ""] += 1
         if _ONE_GROUP.fullmatch(match["core"]):
             either.append(text)
         if not found:
@@ -151,10 +159,21 @@ def _numbers(texts: Sequence[str], decimal: Decimal) -> Look | None:
         traits.setdefault(_POINT, next(text for text in plain if "." in text))
     if decimal == ",":
         traits.pop(_COMMA, None)
-    if not traits or not _enough(numbers, len(texts)):
+    unit, times = units.most_common(1)[0] if units else ("", 0)
+    if unit:
+        traits.setdefault(f"the unit {unit!r}", next(text for text in texts if text.endswith(unit)))
+    # Codes such as 12A and 7C end in different letters.
+    if not traits or not _enough(times, len(texts)) or not _enough(numbers, len(texts)):
         return None
     what = f"numbers with {_joined(list(traits))}"
     return Look(what, next(iter(traits.values())), _fix(set(traits), decimal, points=points))
+
+
+def _with_ascii_digits(text: str) -> str:
+    """The text with every decimal digit of another script as 0 to 9."""
+    if text.isascii():
+        return text
+    return "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in text)
 
 
 def _traits(match: re.Match[str]) -> list[str] | None:
