@@ -8,6 +8,7 @@ from torch import Tensor
 from cutlayer import check
 from cutlayer.errors import ProtectionError
 from cutlayer.protections.class_moments import ClassMoments, Moments, class_moments
+from cutlayer.protections.gradient_unit import GradientUnit
 
 DECAY = 0.98
 """Weight that a row of one batch keeps when the next one arrives."""
@@ -141,11 +142,13 @@ class AveragedStatistics:
     """Count-weighted exponential averages of both classes over the batches of one training.
 
     Every batch gets statistics, also one with a single class. A class with
-    ``ROWS_FOR_OWN_STATISTICS`` rows or more in the batch is described by them alone.
+    ``ROWS_FOR_OWN_STATISTICS`` rows or more in the batch is described by them alone. Where the unit
+    of gradients changes, as under a loss scaler, the averages are converted to it.
     """
 
     def __init__(self) -> None:
         self._averages: Moments | None = None
+        self._unit = GradientUnit()
 
     def prime(self, rows: Moments) -> None:
         """Learn from rows that are never sent, with the weight of one row for each class."""
@@ -154,12 +157,18 @@ class AveragedStatistics:
         )
         self._add((positives, negatives))
 
-    def observe(self, batch: Moments) -> BatchStatistics:
+    def observe(self, batch: Moments, sizes: Moments | None = None) -> BatchStatistics:
         """Learn from a batch that is about to be sent, and describe its classes.
+
+        Args:
+            batch: moments of positives and negatives.
+            sizes: of its rows, by which a change of unit is noticed; ``None`` for a fixed unit.
 
         Raises:
             ProtectionError: a class was never seen, neither here nor in an earlier batch.
         """
+        if sizes is not None:
+            self._convert(self._unit.change(sizes))
         averages = self._add(batch)
         if averages[0].weight == 0 or averages[1].weight == 0:
             missing = "positive" if averages[0].weight == 0 else "negative"
@@ -175,11 +184,12 @@ class AveragedStatistics:
         return BatchStatistics.unbiased((positives, negatives), positive_share=share)
 
     def state(self) -> dict[str, Tensor]:
-        """The averages as named tensors; empty before the first batch."""
+        """The averages and their unit as named tensors; empty before the first batch."""
         if self._averages is None:
             return {}
         positives, negatives = self._averages
-        return {"positives": positives.packed(), "negatives": negatives.packed()}
+        averages = {"positives": positives.packed(), "negatives": negatives.packed()}
+        return averages | self._unit.state()
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Take up again what :meth:`state` gave.
@@ -188,11 +198,18 @@ class AveragedStatistics:
             KeyError: one of the classes is missing.
         """
         self._averages = None
+        self._unit.restore(state)
         if state:
             self._averages = (
                 ClassMoments.unpacked(state["positives"]),
                 ClassMoments.unpacked(state["negatives"]),
             )
+
+    def _convert(self, factor: float) -> None:
+        """Take up another unit: gradients are now longer by this factor."""
+        if self._averages is not None and factor != 1.0:
+            positives, negatives = self._averages
+            self._averages = positives.in_units(factor), negatives.in_units(factor)
 
     def _add(self, batch: Moments) -> Moments:
         """Let the past fade by one step and merge the batch into it."""

@@ -17,6 +17,7 @@ from cutlayer.leakage.sum_kl_bounds import leak_auc_bound
 from cutlayer.protections.base import GradientProtection, check_batch, require_finite
 from cutlayer.protections.batch_statistics import AveragedStatistics, BatchStatistics
 from cutlayer.protections.class_moments import Moments, class_moments, gathered
+from cutlayer.protections.gradient_unit import sizes_of
 from cutlayer.protections.marvell_solver import (
     MarvellNoise,
     goal_sum_kl,
@@ -77,7 +78,8 @@ class Marvell(GradientProtection):
     smallest power that reaches a goal for one release.
 
     ``statistics="averaged"`` (default) describes the classes by averages over batches, so that a
-    batch with one class, or with a handful of positives, is perturbed like any other.
+    batch with one class, or with a handful of positives, is perturbed like any other. When all
+    gradients change their scale by one factor, as under a loss scaler, the averages follow.
     ``statistics="batch"`` is the paper to the letter and refuses a batch with one class.
 
     Two rules go beyond the paper. A row of zeros whose class would get no noise gets that of the
@@ -189,7 +191,8 @@ class Marvell(GradientProtection):
         if not math.isfinite(largest.sum().item()):
             require_finite(gradient, "the gradient before protection")
         moments = self._memory.gather(_per_example(gradient, labels))
-        statistics = self._describe(moments).in_units(1 / gradient.shape[0])
+        sizes = self._memory.gather(sizes_of(largest.double() * gradient.shape[0], labels))
+        statistics = self._describe(moments, sizes).in_units(1 / gradient.shape[0])
         variances = self._optimise(statistics)
         if max(variances.along_pos, variances.along_neg) == 0:
             _require_equal_rows(gradient)
@@ -223,7 +226,8 @@ class Marvell(GradientProtection):
         """
         check.at_least("releases", releases, 0)
         grounds = (
-            "Holds only if gradients of a class were isotropic Gaussian; sumKL of releases adds"
+            "Holds only if gradients of a class were isotropic Gaussian, and alike from batch to "
+            "batch up to jumps of their scale; sumKL of releases adds"
         )
         each = self._memory.largest_sum_kl
         if self.s is None:
@@ -240,11 +244,11 @@ class Marvell(GradientProtection):
             max_sum_kl=self.max_sum_kl, max_leak_auc=self.max_leak_auc, min_error=self.min_error
         )
 
-    def _describe(self, moments: Moments) -> BatchStatistics:
+    def _describe(self, moments: Moments, sizes: Moments) -> BatchStatistics:
         """Class statistics for this batch."""
         if self.statistics == "batch":
             return BatchStatistics.plain(moments)
-        return self._memory.averages.observe(moments)
+        return self._memory.averages.observe(moments, sizes)
 
     def _optimise(self, statistics: BatchStatistics) -> MarvellNoise:
         """The four noise variances for these statistics."""
