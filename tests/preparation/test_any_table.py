@@ -152,6 +152,16 @@ def test_a_marker_that_spoils_a_column_gets_the_notice_of_a_party(tmp_path, mark
     assert other["a"].to_list() == [0.0 if a == marker else float(a) for a in cells]
 
 
+def test_names_that_look_like_patterns(tmp_path):
+    path = tmp_path / "table.parquet"
+    cells = {"^n$": [n / 4 for n in range(60)], "^.*$": ["a", "b"] * 30, "ids": [2.5, 1.5] * 30}
+    pl.DataFrame({**cells, "y": [coin(n) for n in range(60)]}).write_parquet(path)
+    raw = table(path, TableColumns("y"))
+    assert (raw.layout.numbers, raw.layout.categories) == (("^n$", "ids"), ("^.*$",))
+    _, other = rows_of(raw, tmp_path / "out")
+    assert [other[name].to_list() for name in ("^n$", "ids")] == [cells["^n$"], cells["ids"]]
+
+
 def test_the_same_file_is_prepared_to_the_same_bytes(tmp_path):
     rows = [(f"k{n}", n % 7 / 2, f"c{n % 5}", ("1", "0", "1.0", "0.0")[n % 4]) for n in range(200)]
     path = written(tmp_path, ("id", "a", "c", "y"), rows)

@@ -33,7 +33,7 @@ MAX_LABELS: Final = 10_000
 
 _MOST_ROWS, _LEAST_ROWS, _MOST_CELLS = 25_000, 1_000, 2_000_000
 _OTHER_TEXTS: Final = "(other texts)"
-_IDS: Final = "\0ids"  # no header names a column so
+_IDS: Final = "ids"  # other columns are called by their position
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class _Column:
 
     def __init__(self, name: str, kind: Kind, plan: SurveyPlan) -> None:
         self.name, self.kind, self._rules = name, kind, plan.rules
-        self._place = str(plan.names.index(name))
+        self.place = str(plan.names.index(name))  # as a name "^n$" would be a pattern
         self.no_numbers, self.leading_zero = Cells(), Cells()
         self._filled = False
 
@@ -114,14 +114,14 @@ class _Column:
 
     def add(self, batch: RowBatch) -> pl.Series:
         """Look at the cells of a block; returns them as texts, null where missing."""
-        texts = self._rules.texts(batch.frame[self._place])
+        texts = self._rules.texts(batch.frame[self.place])
         self._filled = self._filled or texts.null_count() < len(texts)
         if self.kind == "infer" and not self.no_numbers.count:
             numbers = self._rules.numbers_from(texts)
             if numbers.null_count() > texts.null_count():
                 self.no_numbers.add(numbers.is_null() & texts.is_not_null(), texts, batch)
             self.leading_zero.add(self._rules.leading_zero(texts), texts, batch)
-        return texts.alias(self.name)
+        return texts.alias(self.place)
 
     def column(self, texts: pl.Series) -> pl.Series:
         """Some of its cells as a party's reader has them."""
@@ -179,7 +179,7 @@ def _judged(columns: Sequence[_Column], labels: _Labels, plan: SurveyPlan) -> li
     read = ReadColumns(
         rows=rows.height,
         texts={},
-        features=tuple(column.column(rows[column.name]) for column in columns),
+        features=tuple(column.column(rows[column.place]) for column in columns),
         no_numbers={c.name: c.no_numbers for c in columns if c.no_numbers.count},
         leading_zero={
             c.name: c.leading_zero for c in columns if c.is_numeric and c.leading_zero.count
