@@ -207,7 +207,9 @@ def lopsided(own):
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name != FROZEN])
 @pytest.mark.parametrize(
-    "bottom", [constant(0.0), constant(1e6), constant(1e-42), lopsided], ids=str
+    "bottom",
+    [constant(0.0), constant(1e6), constant(1e-42), lopsided],
+    ids=["zeros", "large", "denormal", "lopsided"],
 )
 def test_crafted_activations_end_alike_under_all_labels(tmp_path, pair, name, bottom):
     made = labellings(pair)
