@@ -367,6 +367,24 @@ def test_many_columns_with_one_reason_take_one_line(tmp_path):
     assert raw.notices[0].endswith(told)
 
 
+def test_of_many_rows_a_sample_is_looked_at_and_that_is_said(tmp_path, monkeypatch):
+    """3 % of 4,000 rows are positive; at most 50 of each class are held."""
+    monkeypatch.setattr("cutlayer.preparation.table_survey._MOST_ROWS", 50)
+    rows = []
+    for n in range(4000):
+        y = int(n % 33 == 5)
+        rare = "odd" if n == 3999 else "same"  # the last row is in no sample
+        rows.append((n * 7919 % 4001, f"{n % 4},5", rare, y))
+    path = written(tmp_path, ("id", "rate", "rare", "y"), rows)
+    raw = table(path, TableColumns("y", "id"))
+    assert not any("'rare'" in notice for notice in raw.notices)
+    assert not any("gives the label away" in notice for notice in raw.notices)
+    assert "decimal comma" in about("rate", raw.notices)
+    (told,) = [notice for notice in raw.notices if "judged by a sample of" in notice]
+    assert told.endswith(" of the 4,000 rows.")
+    assert 20 < int(told.split("sample of ")[1].split()[0]) <= 100
+
+
 def test_a_label_of_very_many_values_is_counted_in_bounded_memory(tmp_path, monkeypatch):
     monkeypatch.setattr("cutlayer.preparation.table_survey.MAX_LABELS", 5)
     values = [*range(40)] * 2

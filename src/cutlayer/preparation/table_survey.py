@@ -1,8 +1,8 @@
 """A survey: one pass over a raw table that finds kinds and labels, and judges the columns.
 
 The rules are those of a party's reader: which texts are numbers, which labels are positive, which
-notices a column gets. Memory does not grow with the rows: columns are judged by rows of each label
-at even distances.
+notices a column gets. Memory does not grow with the rows: columns are judged by a sample of the
+rows of each label.
 """
 
 from collections import Counter
@@ -22,9 +22,9 @@ from cutlayer.data.tables.column_reading import Cells, ReadColumns
 from cutlayer.data.tables.file_message import FileMessage
 from cutlayer.data.tables.label_values import label_of, positive_texts, understood_texts
 from cutlayer.data.tables.table_source import RowBatch
-from cutlayer.data.tables.target_leakage import order_giveaway
-from cutlayer.preparation.even_sample import EvenSample
+from cutlayer.data.tables.target_leakage import KnownLabels, order_giveaway
 from cutlayer.preparation.options import Progress
+from cutlayer.preparation.row_sample import RowSample
 from cutlayer.preparation.row_source import RowBlock, RowSource
 
 STAGE: Final = "looking at columns"
@@ -90,6 +90,10 @@ def surveyed(
     values, positive, made = labels.meaning(message)
     judged = _judged(columns, labels, plan)
     lines = lines_of(judged, lambda text, column: message.notice(text, column=column))
+    rows, _ = labels.sample()
+    if judged and rows.height < labels.seen:
+        told = f"columns are judged by a sample of {rows.height:,} of the {labels.seen:,} rows."
+        lines.append(message.notice(told))
     lines += _order_of_ids(labels, plan, message)
     lines.append(message.notice(made, column=plan.label))
     numeric = frozenset(column.name for column in columns if column.is_numeric)
@@ -105,6 +109,9 @@ class _Column:
         self.place = str(plan.names.index(name))  # as a name "^n$" would be a pattern
         self.no_numbers, self.leading_zero = Cells(), Cells()
         self._filled = False
+        self._first: str | None = None
+        self.varies = False
+        """Whether two filled cells differ."""
 
     @property
     def is_numeric(self) -> bool:
@@ -116,12 +123,26 @@ class _Column:
         """Look at the cells of a block; returns them as texts, null where missing."""
         texts = self._rules.texts(batch.frame[self.place])
         self._filled = self._filled or texts.null_count() < len(texts)
+        self._compare(texts)
         if self.kind == "infer" and not self.no_numbers.count:
             numbers = self._rules.numbers_from(texts)
             if numbers.null_count() > texts.null_count():
                 self.no_numbers.add(numbers.is_null() & texts.is_not_null(), texts, batch)
             self.leading_zero.add(self._rules.leading_zero(texts), texts, batch)
         return texts.alias(self.place)
+
+    def _compare(self, texts: pl.Series) -> None:
+        """Hold the cells against the first one, until one differs."""
+        if self.varies or texts.null_count() == len(texts):
+            return
+        if self._first is None:
+            self._first = texts.drop_nulls()[0]
+        self.varies = bool((texts != self._first).any())
+
+    def shown_by(self, cells: pl.Series) -> bool:
+        """Whether a sample varies if the column does; of one value it would tell an untruth."""
+        # A plain name: polars takes one such as "^n$" for a pattern.
+        return not self.varies or cells.alias("cells").drop_nulls().n_unique() > 1
 
     def column(self, texts: pl.Series) -> pl.Series:
         """Some of its cells as a party's reader has them."""
@@ -140,7 +161,7 @@ class _Labels:
         self._place = str(plan.names.index(plan.label))
         self.counts: Counter[str] = Counter()
         limit = min(_MOST_ROWS, max(_LEAST_ROWS, _MOST_CELLS // max(1, len(plan.kinds))))
-        self._samples = {label: EvenSample(limit) for label in (0, 1)}
+        self._samples = {label: RowSample(limit) for label in (0, 1)}
 
     def add(self, block: RowBlock, rows: pl.DataFrame) -> None:
         """Count the labels of a block, and keep some of its rows."""
@@ -165,6 +186,16 @@ class _Labels:
         )
         return {}, tuple(positive), made
 
+    @property
+    def seen(self) -> int:
+        """Rows whose label is known."""
+        return sum(sample.seen for sample in self._samples.values())
+
+    @property
+    def positive_share(self) -> float:
+        """Of all these rows."""
+        return self._samples[1].seen / max(1, self.seen)
+
     def sample(self) -> tuple[pl.DataFrame, NDArray[np.int64]]:
         """Rows of both classes as texts, and their labels."""
         held = {label: sample.rows() for label, sample in self._samples.items()}
@@ -175,17 +206,19 @@ class _Labels:
 
 def _judged(columns: Sequence[_Column], labels: _Labels, plan: SurveyPlan) -> list[ColumnNotice]:
     """Notices about the columns, as a party gets them, by the sampled rows."""
-    rows, known = labels.sample()
+    rows, values = labels.sample()
+    taken = [(column, column.column(rows[column.place])) for column in columns]
     read = ReadColumns(
         rows=rows.height,
         texts={},
-        features=tuple(column.column(rows[column.place]) for column in columns),
+        features=tuple(cells for column, cells in taken if column.shown_by(cells)),
         no_numbers={c.name: c.no_numbers for c in columns if c.no_numbers.count},
         leading_zero={
             c.name: c.leading_zero for c in columns if c.is_numeric and c.leading_zero.count
         },
         unusable={},
     )
+    known = KnownLabels(values, labels.positive_share)
     judgement = judged_columns(read, plan.kinds, plan.rules, known, leaves_out=False)
     return [*judgement.notices, *judgement.giveaways]
 

@@ -73,6 +73,15 @@ def test_a_time_that_only_positives_have(labels, kind):
     assert column_giveaway(times.set(pl.Series(~filled), None), labels) is None
 
 
+def test_a_sample_of_each_class_is_weighed_by_the_share_of_all_rows():
+    # x: 300 of 1,000 positives and 2 of 1,000 negatives, so 99.3 % positive if all rows are these.
+    # Where 2 % of all rows are positive, 300 * .02 against 2 * .98: 75 %.
+    labels = np.repeat([1, 0], 1000)
+    held = categories(np.where(np.arange(2000) % 1000 < np.where(labels, 300, 2), "x", "z"))
+    assert "has 'x' in 30% of the" in (column_giveaway(held, labels) or "")
+    assert column_giveaway(held, labels, positive_share=0.02) is None
+
+
 def test_many_rare_values_do_not_look_perfect(labels):
     # Two rows a value: by its own rows each would be known nearly at once.
     draw = np.random.default_rng(4)

@@ -3,16 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from cutlayer.data.tables.cell_values import CellRules
 from cutlayer.data.tables.column_choice import Kind
 from cutlayer.data.tables.column_notices import ColumnNotice
 from cutlayer.data.tables.column_reading import ReadColumns
 from cutlayer.data.tables.feature_screening import screened
-from cutlayer.data.tables.target_leakage import column_giveaway
+from cutlayer.data.tables.target_leakage import KnownLabels, column_giveaway
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ def judged_columns(
     columns: ReadColumns,
     kinds: Mapping[str, Kind],
     rules: CellRules,
-    labels: NDArray[np.int64] | None,
+    labels: KnownLabels | None,
     *,
     leaves_out: bool = True,
 ) -> Judgement:
@@ -40,7 +38,7 @@ def judged_columns(
         columns: as read.
         kinds: what the user says of each column.
         rules: how a number is written.
-        labels: 0 or 1, one for each row; ``None`` at the non-label party.
+        labels: of the rows; ``None`` at the non-label party.
         leaves_out: whether columns that nothing can be learned from are left out, or only named.
     """
     kept: list[pl.Series] = []
@@ -68,14 +66,17 @@ def judged_columns(
 def _sort(
     column: pl.Series,
     notice: ColumnNotice | None,
-    labels: NDArray[np.int64] | None,
+    labels: KnownLabels | None,
     notices: list[ColumnNotice],
     giveaways: list[ColumnNotice],
     *,
     keep: bool,
 ) -> None:
     """Put what is said of a column where it belongs; that it gives the label away goes first."""
-    reason = None if labels is None else column_giveaway(column, labels)
+    reason = None
+    if labels is not None:
+        share = labels.positive_share
+        reason = column_giveaway(column, labels.values, positive_share=share)
     if reason is None:
         if notice is not None:
             notices.append(notice)

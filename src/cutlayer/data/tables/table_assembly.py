@@ -16,7 +16,7 @@ from cutlayer.data.tables.file_message import FileMessage, listing
 from cutlayer.data.tables.label_values import Positive, labels_from
 from cutlayer.data.tables.lost_ids import float_ids
 from cutlayer.data.tables.record_ids import canonical_ids
-from cutlayer.data.tables.target_leakage import order_giveaway
+from cutlayer.data.tables.target_leakage import KnownLabels, order_giveaway
 from cutlayer.data.text_sequence import TextSequence
 
 
@@ -99,7 +99,7 @@ class TableAssembly:
         """The columns that something can be learned from, and what is to be said of the label."""
         if not self.screened:
             return pl.DataFrame(self.columns.features), ()
-        known = None if labels is None else labels.numpy()
+        known = None if labels is None else KnownLabels(labels.numpy())
         judgement = judged_columns(self.columns, self.choice.features, self.rules, known)
         self.notices.extend(lines_of(judgement.notices, self._worded))
         if self.message.party == NON_LABEL_PARTY and not judgement.kept:

@@ -4,6 +4,7 @@ Such a column is mostly the label again, or was written down after the outcome w
 trained with it looks perfect and is useless, and the joint training then measures nothing.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -22,7 +23,19 @@ _ROWS_OF_CLASS: Final = 50_000
 _MAX_NUMBERS: Final = 1_000
 
 
-def column_giveaway(column: pl.Series, labels: NDArray[np.int64]) -> str | None:
+@dataclass(frozen=True)
+class KnownLabels:
+    """Labels to hold columns against: of all rows, or of a sample of each class."""
+
+    values: NDArray[np.int64]
+    """0 or 1, shape ``(rows,)``."""
+    positive_share: float | None = None
+    """Of all rows, where these are a sample; ``None``: of these."""
+
+
+def column_giveaway(
+    column: pl.Series, labels: NDArray[np.int64], *, positive_share: float | None = None
+) -> str | None:
     r"""How a column gives the label away; ``None`` where it does not.
 
     Four ways are tried, on up to 50,000 rows of each class, evenly spread:
@@ -39,6 +52,7 @@ def column_giveaway(column: pl.Series, labels: NDArray[np.int64]) -> str | None:
     Args:
         column: numbers or categories, null where missing, shape ``(rows,)``.
         labels: 0 or 1, shape ``(rows,)``.
+        positive_share: of all rows, where these are a sample of each class; ``None``: of these.
 
     Returns:
         What is wrong, to follow the column's name; ``None`` also where a class has fewer than 20
@@ -52,7 +66,8 @@ def column_giveaway(column: pl.Series, labels: NDArray[np.int64]) -> str | None:
     if rows is None:
         return None
     picked, label = column.alias("cells").gather(rows), labels[rows]
-    positive_share = float(labels.mean())
+    if positive_share is None:
+        positive_share = float(labels.mean())
     if picked.null_count():
         reason = _filling_giveaway(picked.is_not_null().to_numpy(), label, positive_share)
         if reason is not None:
