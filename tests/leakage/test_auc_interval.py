@@ -129,6 +129,7 @@ def test_equal_scores_accuse_nobody():
     [
         lambda: delong_variance(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1, 0, 0])),
         lambda: delong_variance(torch.tensor([1.0, math.nan]), torch.tensor([1, 0])),
+        lambda: delong_variance(torch.arange(4.0), torch.tensor([0, 0, 2, 2])),
         lambda: auc_interval(0.5, torch.ones(2), torch.tensor([1, 1])),
         lambda: auc_interval(0.5, torch.ones(2), torch.tensor([1, 0]), confidence=1.0),
         lambda: median_interval([]),

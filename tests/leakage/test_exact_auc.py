@@ -150,5 +150,9 @@ def test_borders():
     assert exact_auc(four(1, 0, 1, 1), **same) == 1.0
     assert exact_auc(four(0, 0, 0, 0), **{**same, "gap_squared": 1.0}) == 1.0
     assert exact_auc(four(1, 0, 1, 1), **same, releases=0) == 0.5
+    apart = {**same, "gap_squared": 1.0}
+    for lone in (four(0, 1, 1, 1), four(1, 1, 0, 1)):  # one class has no spread along the gap
+        assert exact_auc(lone, **apart) == exact_auc(lone, **same) == 1.0
+        assert exact_auc(lone, **{**apart, "width": 1}) == 1.0
     with pytest.raises(ValueError, match="releases"):
         exact_auc(four(1, 1, 1, 1), **same, releases=-1)

@@ -97,6 +97,9 @@ def test_borders():
         (lambda: gaussian_true_positive_rate(1.0, false_positive_rate=1.0), "false_positive"),
         (lambda: sigma_for_leak_auc(0.5, releases=1), "leak_auc"),
         (lambda: sigma_for_leak_auc(0.7, releases=0), "releases"),
+        (lambda: sigma_for_leak_auc(0.7, releases=1, sensitivity=-1.0), "sensitivity"),
+        (lambda: gaussian_epsilon(-1.0, delta=0.1), "mu"),
+        (lambda: gaussian_true_positive_rate(-1.0, false_positive_rate=0.1), "mu"),
     ],
 )
 def test_impossible_arguments_are_refused(call, message):

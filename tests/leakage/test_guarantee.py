@@ -25,5 +25,6 @@ def test_a_number_and_its_kind_belong_together(kind, bound, message):
 
 
 def test_releases_are_counted():
+    assert Guarantee("rigorous", 0.5, 0, "Nothing was sent.").releases == 0
     with pytest.raises(ValueError, match="releases"):
         Guarantee("rigorous", 0.7, -1, "Because.")

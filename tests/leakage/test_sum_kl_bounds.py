@@ -47,3 +47,10 @@ def test_borders():
     assert paper_leak_auc_bound(4.0) == 1.0
     with pytest.raises(ValueError, match="sum_kl must be at least 0"):
         leak_auc_bound(math.nan)
+
+
+@pytest.mark.parametrize("invert", [sum_kl_for_leak_auc, sum_kl_for_paper_leak_auc])
+@pytest.mark.parametrize("leak_auc", [0.5, 1.0, 1.5, math.nan])
+def test_a_goal_that_no_noise_or_any_noise_meets_is_refused(invert, leak_auc):
+    with pytest.raises(ValueError, match=r"leak_auc must lie strictly between 0\.5 and 1"):
+        invert(leak_auc)

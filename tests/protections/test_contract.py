@@ -160,6 +160,21 @@ def test_a_batch_of_one_class_is_perturbed_like_any_other(name, label):
     assert int(changed.sum()) >= (0 if name == "no_noise" else len(gradient) - 1)
 
 
+@pytest.mark.parametrize("name", NOISY)
+def test_noise_beyond_the_largest_number_is_refused_and_not_sent(name):
+    """Of 256 rows up to 3e38, some with noise of the same size pass the 3.4e38 of float32."""
+    gradient, labels = batch()
+    gradient *= 3e38 / gradient.abs().max()
+    with pytest.raises(ProtectionError, match="must be finite"):
+        EXAMPLES[name]().perturb(gradient, labels, noise=SeededNoise(0))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_state_of_another_protection_is_refused(name):
+    with pytest.raises(KeyError):
+        EXAMPLES[name]().restore({"colour": torch.zeros(1)})
+
+
 @pytest.mark.parametrize("name", GRADIENT)
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
 def test_what_is_not_finite_is_refused_with_a_count(name, value):

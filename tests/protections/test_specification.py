@@ -49,6 +49,8 @@ def test_settings_are_numbers_or_words():
         ("marvell:min_error=x", "min_error must be a number, got 'x'"),
         ("marvell:s=4,statistics=1", "statistics must be averaged or batch, got 1"),
         ("marvell:_memory=1", "there is no setting '_memory'"),
+        ("isotropic:t=-1", "t must be a finite number of at least 0, got -1"),
+        ("isotropic:t=nan", "t must be a finite number of at least 0, got nan"),
         ("isotropic:t=abc", "t must be a number, got 'abc'"),
         ("no_noise:s=1", "there is no setting 's'.*Settings of no_noise: none"),
     ],
