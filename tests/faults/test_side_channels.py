@@ -18,7 +18,7 @@ from cutlayer.leakage.leak_auc import leak_auc
 from cutlayer.parties import InputShape, LabelParty, NonLabelParty
 from cutlayer.parties.checkpoint import save_half
 from cutlayer.parties.compute import Compute
-from cutlayer.parties.label_step import top_trainer_for
+from cutlayer.parties.top_trainer import top_trainer_for
 from cutlayer.protections import Isotropic, Marvell, MaxNorm, NoNoise, Residual
 from cutlayer.protocol import Kind, in_memory_pair
 from cutlayer.protocol.transports.stream import StreamTransport

@@ -9,7 +9,7 @@ import torch
 from cutlayer.data import PartyTable
 from cutlayer.models import Top, mlp
 from cutlayer.parties import LabelParty, NonLabelParty, Terms
-from cutlayer.parties.label_step import StepInput
+from cutlayer.parties.top_trainer import StepInput
 from cutlayer.protections import NoNoise
 from cutlayer.protocol import Deadlines, in_memory_pair
 from cutlayer.rng import SeededNoise

@@ -61,7 +61,7 @@ def parties(folder, pair, name, *, bottom=make_bottom, observers=(), **changes):
         recorder = ReleaseRecorder(
             folder / "messages", agreement.ids, generator=torch.Generator().manual_seed(0)
         )
-        audit = ReleaseAudit(canaries.labels, generator=torch.Generator())
+        audit = ReleaseAudit(canaries.training_labels, generator=torch.Generator())
         return (audit, LiveLeak(live_attacks(), generator=torch.Generator(), every=1), recorder)
 
     try:

@@ -9,7 +9,7 @@ import torch
 
 from cutlayer.data.tensor_records import TensorRecords
 from cutlayer.parties import Compute, InputShape, LabelParty, NonLabelParty
-from cutlayer.parties.label_step import GradientTopTrainer, ResidualTopTrainer
+from cutlayer.parties.top_trainer import GradientTopTrainer, ResidualTopTrainer
 from cutlayer.protections import Isotropic, Marvell, MaxNorm, NoNoise, Residual
 from cutlayer.protocol import Kind, Role, Session
 from cutlayer.rng import SeededNoise

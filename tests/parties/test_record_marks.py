@@ -49,11 +49,11 @@ def swapped():
 
 
 def test_a_label_an_id_a_record_and_a_coin_do():
-    coins = Canaries(NONE.labels, NONE.mask.clone())
+    coins = Canaries(NONE.training_labels, NONE.mask.clone())
     coins.mask[3] = True
-    other_coin = Canaries(coins.labels.clone(), coins.mask)
-    other_coin.labels[3] = 1
-    elsewhere = Canaries(NONE.labels, NONE.mask.roll(1) | NONE.mask)
+    other_coin = Canaries(coins.training_labels.clone(), coins.mask)
+    other_coin.training_labels[3] = 1
+    elsewhere = Canaries(NONE.training_labels, NONE.mask.roll(1) | NONE.mask)
     elsewhere.mask[4] = True
     digests = [
         labelling_of(TABLE, NONE),

@@ -12,9 +12,9 @@ import torch
 
 from cutlayer import rng
 from cutlayer.errors import ConfigurationError, ConnectionLostError, StorageError
-from cutlayer.parties import InputShape, LabelParty, ReleaseJournal, label_step
+from cutlayer.parties import InputShape, LabelParty, ReleaseJournal, top_trainer
 from cutlayer.parties.compute import Compute
-from cutlayer.parties.label_step import top_trainer_for
+from cutlayer.parties.top_trainer import top_trainer_for
 from cutlayer.protections import Isotropic, Marvell, MaxNorm, NoNoise, Residual
 from cutlayer.rng import SecretNoise
 from tests.faults.misbehaving_peer import Bug, Kind, Role, play
@@ -300,6 +300,6 @@ def test_n9_nothing_leaves_when_the_journal_cannot_be_written(tmp_path, monkeypa
 
 
 def test_the_noise_of_a_release_is_keyed_in_one_place():
-    source = inspect.getsource(label_step)
+    source = inspect.getsource(top_trainer)
     # One for each stage.
     assert source.count(".for_release(") == source.count(".for_visit(") == 1

@@ -10,8 +10,8 @@ from torch.nn.utils import parametrizations, parametrize
 
 from cutlayer.errors import ConfigurationError
 from cutlayer.parties.compute import Compute
-from cutlayer.parties.label_step import ResidualTopTrainer, top_trainer_for
 from cutlayer.parties.separate_tops import require_separate_tops
+from cutlayer.parties.top_trainer import ResidualTopTrainer, top_trainer_for
 from cutlayer.protections import Residual
 from cutlayer.rng import SeededNoise
 from tests.parties.conftest import make_top, question, run_pair, tables, terms

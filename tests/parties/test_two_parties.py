@@ -222,8 +222,8 @@ def test_canaries_are_coins_on_training_records_and_never_touch_the_test(pair):
     mask = planted[0].mask
     assert int(mask.sum()) == 80
     assert not mask[top_half.agreement.test].any()
-    assert torch.equal(planted[0].labels[~mask], truth[~mask])
-    heads = int(planted[0].labels[mask].sum())
+    assert torch.equal(planted[0].training_labels[~mask], truth[~mask])
+    heads = int(planted[0].training_labels[mask].sum())
     assert abs(heads - 40) <= 5 * (80 / 4) ** 0.5  # five standard deviations of a fair coin
 
 

@@ -9,7 +9,7 @@ from typing_extensions import override
 from cutlayer.leakage.gaussian_mechanism import gaussian_mu
 from cutlayer.models import Top
 from cutlayer.parties.compute import Compute
-from cutlayer.parties.label_step import ResidualTopTrainer
+from cutlayer.parties.top_trainer import ResidualTopTrainer
 from cutlayer.protections import Residual
 from cutlayer.rng import NoiseSource
 from tests.parties.conftest import question

@@ -19,8 +19,8 @@ from cutlayer.errors import ConfigurationError, ConnectionLostError, DataError
 from cutlayer.findings.document import read_findings, write_findings
 from cutlayer.leakage.sum_kl_bounds import leak_auc_bound
 from cutlayer.parties import CheckpointStore, LabelParty, NonLabelParty, Persistence
-from cutlayer.parties.label_step import restore_protection
 from cutlayer.parties.release_journal import ENTRY_BYTES, ReleaseJournal
+from cutlayer.parties.top_trainer import restore_protection
 from cutlayer.protocol import in_memory_pair
 from cutlayer.reports.summary import seen_by
 from cutlayer.reports.wording import not_measured, release_names, verdicts

@@ -198,16 +198,6 @@ def overrides_of(
     return overrides
 
 
-def _print_quality(part: str, quality: Evaluation, console: Console) -> None:
-    """AUC and loss on a part of the split, and why one of them is not defined."""
-    auc, loss = (
-        "not defined" if value is None else f"{value:.4f}" for value in (quality.auc, quality.loss)
-    )
-    console.print(f"{part} AUC {auc}, loss {loss}")
-    if quality.undefined:
-        console.print(quality.undefined, style="bold yellow", soft_wrap=True)
-
-
 def _states(path: Path, sent: int) -> bool:
     """Whether kept findings are sound and of so many messages over all starts."""
     try:

@@ -13,8 +13,8 @@ from cutlayer.rng import NoiseSource
 class Canaries:
     """Training labels with coins in some places, and which places those are."""
 
-    labels: Tensor
-    """Labels by record number, int64."""
+    training_labels: Tensor
+    """Labels that are trained on, by record number, int64; true ones where there is no canary."""
     mask: Tensor
     """True where the label is a coin, bool by record number."""
 

@@ -9,12 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from cutlayer import check
-from cutlayer.data import BatchSchedule, Encoder, MicroBatch
+from cutlayer.data import BatchSchedule, Encoder
 from cutlayer.data.tensor_records import Records
 from cutlayer.errors import ConfigurationError, DataError
 from cutlayer.models import require_uncoupled_top
 from cutlayer.parties.agreement import Agreement, agree_on
-from cutlayer.parties.cadence import departure
 from cutlayer.parties.canaries import plant_canaries
 from cutlayer.parties.checkpoint import naming
 from cutlayer.parties.compute import Compute, MakeOptimizer
@@ -29,25 +28,24 @@ from cutlayer.parties.handshake import (
     shake_hands,
 )
 from cutlayer.parties.inputs import QUERY_ROWS, Inputs, InputShape, encoded
-from cutlayer.parties.label_step import (
-    MESSAGE_TOP,
-    GradientTopTrainer,
-    StepInput,
-    TopTrainer,
-    top_trainer_for,
-)
-from cutlayer.parties.observers import ProgressObserver, ReleaseKeeper, ReleaseObserver
+from cutlayer.parties.label_step import LabelStep, ReleaseRecord, keepers_among
+from cutlayer.parties.observers import ProgressObserver, ReleaseObserver
 from cutlayer.parties.persistence import Persistence
 from cutlayer.parties.private_alignment import MAX_IDS
 from cutlayer.parties.record_marks import RecordMarks
-from cutlayer.parties.release_journal import SETTING
+from cutlayer.parties.release_journal import SETTING, ReleaseJournal
 from cutlayer.parties.terms import Terms
 from cutlayer.parties.top_half import MakeObservers, MakeTop, Prepared, Sent, TopHalf
-from cutlayer.protections.base import Protection, require_finite
+from cutlayer.parties.top_trainer import (
+    MESSAGE_TOP,
+    GradientTopTrainer,
+    TopTrainer,
+    top_trainer_for,
+)
+from cutlayer.protections.base import Protection
 from cutlayer.protections.no_noise import NoNoise
 from cutlayer.protocol import Deadlines, Kind, Role, Session, Shape, Transport
-from cutlayer.rng import NoiseSource, tensor_digest
-from cutlayer.transcript.release import Release
+from cutlayer.rng import NoiseSource
 
 
 class LabelParty:
@@ -249,10 +247,14 @@ class LabelParty:
         return self._sent.begin + self._sent.releases
 
     @property
+    def _journal(self) -> ReleaseJournal | None:
+        """What was answered; ``None`` where nothing is kept."""
+        return self._persistence.journal if self._persistence else None
+
+    @property
     def _journalled(self) -> int:
         """Steps that were answered before this start."""
-        journal = self._persistence.journal if self._persistence else None
-        return journal.released if journal else 0
+        return self._journal.released if self._journal else 0
 
     def _session(self, transport: Transport) -> Session:
         """This party's end of the run."""
@@ -330,10 +332,19 @@ class LabelParty:
             self._observers = make(prepared.agreement, prepared.canaries) if make else ()
         self._take_up(head, begin)
         self._keep_first_start()
+        step = LabelStep(
+            session,
+            head,
+            prepared,
+            ReleaseRecord(self._journal, self._observers, self._sent),
+            terms=self._terms,
+            compute=self._compute,
+            cadence=self._cadence,
+        )
         for part in schedule.from_step(begin):
             if self._persistence is not None:
                 self._persistence.key.seed_torch(part.step)
-            self._step(session, head, prepared, part)
+            step.run(part)
             head.update(complete=part.completes)
             settled = self._terms.keeps_after(part, schedule.batches_per_epoch)
             if self._persistence is not None and settled:
@@ -343,10 +354,10 @@ class LabelParty:
 
     def _bind(self, prepared: Prepared, schedule: BatchSchedule) -> None:
         """Hold this start to the terms and records of what was answered before."""
-        if self._persistence is None or self._persistence.journal is None:
+        if self._journal is None:
             return
         settings = {name: json.dumps(value) for name, value in self._terms.lasting_fields.items()}
-        self._persistence.journal.bind(
+        self._journal.bind(
             {
                 **{f"{SETTING}{name}": value for name, value in settings.items()},
                 "terms": self._terms.meaning,
@@ -372,64 +383,12 @@ class LabelParty:
     def _keep_state(self, head: TopTrainer, step: int) -> None:
         """Write a checkpoint."""
         if self._persistence is not None:
-            for keeper in self._keepers:
+            for keeper in keepers_among(self._observers or ()):
                 keeper.on_checkpoint()
             began = time.monotonic()
             self._persistence.checkpoints.save(step, head.halves, head.optimizers, head.state())
             seconds = time.monotonic() - began
             self._on_event(Event(EventKind.CHECKPOINT, step=step, seconds=seconds))
-
-    def _step(
-        self, session: Session, head: TopTrainer, prepared: Prepared, part: MicroBatch
-    ) -> None:
-        """One message: receive, answer, put on record, let observers look, send."""
-        step, rows = part.step, prepared.agreement.train[part.positions]
-        activation = session.receive_tensor(Kind.ACTIVATION, self._shape(rows), step=step).float()
-        taken_up = time.monotonic()
-        journal = self._persistence.journal if self._persistence else None
-        request = tensor_digest(activation) if journal else b""
-        if journal is not None:
-            journal.require_known_request(step, request)
-        labels = prepared.canaries.labels[rows]
-        question = StepInput(
-            step,
-            part.epoch,
-            prepared.marks.by_position[part.positions],
-            self._compute.place(activation),
-            self._compute.place(prepared.inputs.values[rows]),
-            self._compute.place(labels),
-            part.share,
-            audited=bool(self._observers),
-        )
-        answer = head.answer(question)
-        reply = answer.gradient.to(self._terms.wire_dtype)
-        require_finite(reply, f"the gradient of step {step}")
-        new = journal is None or journal.settle(step, request, tensor_digest(reply))
-        if new:  # it counts once it is on record, for nobody knows whether a lost message arrived
-            self._sent.add(len(rows))
-        if answer.clean_gradient is not None:
-            release = Release(step, part.epoch, rows, activation, reply.float().cpu())
-            self._show(release, labels, answer.clean_gradient.cpu(), new=new)
-        self._wait_for_departure(taken_up)
-        session.send_tensor(Kind.GRADIENT, reply, step=step)
-
-    def _show(self, release: Release, labels: Tensor, clean: Tensor, *, new: bool) -> None:
-        """Let observers look at a release, and keepers at a copy of one."""
-        for observer in (self._observers or ()) if new else ():
-            observer.on_release(release, labels, clean)
-        for keeper in () if new else self._keepers:
-            keeper.on_copy(release, labels, clean)
-
-    @property
-    def _keepers(self) -> list[ReleaseKeeper]:
-        """The observers that write releases down."""
-        return [one for one in self._observers or () if isinstance(one, ReleaseKeeper)]
-
-    def _wait_for_departure(self, taken_up: float) -> None:
-        """Let the reply leave at a time that does not depend on how long it took."""
-        if self._cadence:
-            now = time.monotonic()
-            time.sleep(departure(taken_up, now, self._cadence) - now)
 
     def _train_alone(self, prepared: Prepared, activation: Tensor) -> TopHalf:
         """Train a clean top on activations that do not change; nothing is sent."""
@@ -439,7 +398,7 @@ class LabelParty:
         schedule = replace(self._schedule(prepared), micro_batches=1)  # nothing crosses
         for part in schedule:
             rows = prepared.agreement.train[part.positions]
-            labels = prepared.canaries.labels[rows]
+            labels = prepared.training_labels[rows]
             head.fit(place(activation[rows]), place(prepared.inputs.values[rows]), place(labels))
             self._tell(part.step + 1, len(schedule), len(rows))
         rows = prepared.agreement.held_out

@@ -1,382 +1,146 @@
-"""What the label party does with one message, for each stage at which a protection may act.
+"""One step of the label party: an activation in, a perturbed gradient out."""
 
-This is where a gradient is perturbed: :meth:`TopTrainer.answer` returns what is sent.
-"""
-
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
-from typing_extensions import override
+from torch import Tensor
 
-from cutlayer.errors import ConfigurationError, DataError, ProtectionError
-from cutlayer.parties.compute import Accumulator, Compute, MakeOptimizer
-from cutlayer.parties.separate_tops import (
-    require_separate_optimizers,
-    require_separate_tops,
-    untouched,
-)
-from cutlayer.protections.base import GradientProtection, Protection
-from cutlayer.protections.residual import Residual
-from cutlayer.rng import NoiseSource
-
-MESSAGE_TOP = "message_top"
-"""Name of the top that makes messages and sees no features of the label party."""
-
-_PRIMED = "primed"
+from cutlayer.data import MicroBatch
+from cutlayer.parties.cadence import departure
+from cutlayer.parties.compute import Compute
+from cutlayer.parties.observers import ReleaseKeeper, ReleaseObserver
+from cutlayer.parties.release_journal import ReleaseJournal
+from cutlayer.parties.terms import Terms
+from cutlayer.parties.top_half import Prepared, Sent
+from cutlayer.parties.top_trainer import StepInput, StepOutput, TopTrainer
+from cutlayer.protections.base import require_finite
+from cutlayer.protocol import Kind, Session, Shape
+from cutlayer.rng import tensor_digest
+from cutlayer.transcript.release import Release
 
 
 @dataclass(frozen=True)
-class StepInput:
-    """One activation that waits for its gradient, and what the label party knows about its rows."""
+class ReleaseRecord:
+    """Where a reply is put on record before it leaves, and who looks at it."""
 
-    step: int
-    """Number of the message."""
-    visit: int
-    """How often its records were visited before."""
-    marks: Tensor
-    """What the noise of a visit knows the records by, ``(examples, ...)``."""
-    activation: Tensor
-    """As received, ``(examples, width)``."""
-    own_features: Tensor
-    """Of the label party, ``(examples, ...)``."""
-    labels: Tensor
-    """0 or 1, ``(examples,)``."""
-    share: float = 1.0
-    """Of the rows of its batch that the message has: the weight of its mean loss in the update of
-    the top. What is sent is the gradient of that mean loss itself, so that a protection sees a
-    message in the same unit whatever batch it is of."""
-    audited: bool = False
-    """Whether the clean gradient is wanted as well."""
+    journal: ReleaseJournal | None
+    """``None`` where nothing is kept, so that the run cannot be resumed."""
+    observers: Sequence[ReleaseObserver]
+    sent: Sent
+    """Counts what has left."""
 
-
-@dataclass(frozen=True)
-class StepOutput:
-    """The reply to one activation."""
-
-    gradient: Tensor
-    """What is sent, ``(examples, width)``."""
-    clean_gradient: Tensor | None
-    """What would have been sent without protection; only where an audit asked for it."""
-
-
-class TopTrainer(ABC):
-    """The label party's half in training."""
-
-    @abstractmethod
-    def answer(self, question: StepInput) -> StepOutput:
-        """Compute the gradient to send, already perturbed, and keep the update for later.
-
-        The noise of a gradient belongs to this step and these values, that of a residual to the
-        records and the visit: the same message in the same state gets the same answer again.
+    def known_request(self, step: int, activation: Tensor) -> bytes:
+        """The digest of a request; refuses another one for a step that was answered before.
 
         Raises:
-            ProtectionError: the protection cannot be applied; nothing may be sent.
+            ProtocolError: the step was answered before, to another activation.
         """
+        if self.journal is None:
+            return b""
+        request = tensor_digest(activation)
+        self.journal.require_known_request(step, request)
+        return request
 
-    @abstractmethod
-    def update(self, *, complete: bool) -> None:
-        """Take the optimizer step if the last answer completed its batch; else keep its part."""
-
-    @abstractmethod
-    def predict(self, activation: Tensor, own_features: Tensor) -> Tensor:
-        """Logits, without gradient, ``(examples,)``."""
-
-    @property
-    @abstractmethod
-    def halves(self) -> dict[str, nn.Module]:
-        """The trained modules by name, for saving."""
-
-    @property
-    @abstractmethod
-    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        """Their optimizers by the same names."""
-
-    def state(self) -> dict[str, Tensor]:
-        """What the batches so far have left behind in the protection, for a checkpoint."""
-        return {}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take up again what :meth:`state` gave.
+    def settle(self, step: int, request: bytes, reply: Tensor) -> bool:
+        """Put a reply on record, durably; returns whether it is the first for its step.
 
         Raises:
-            DataError: it belongs to another protection.
+            ConfigurationError: the step was answered before with other bytes.
+            StorageError: the entry cannot be written; nothing may be sent.
         """
-        if state:
-            raise DataError(
-                "label party: the checkpoint holds the state of another protection. Go on with "
-                "the one that the run had."
+        new = self.journal is None or self.journal.settle(step, request, tensor_digest(reply))
+        if new:  # it counts once it is on record, for nobody knows whether a lost message arrived
+            self.sent.add(len(reply))
+        return new
+
+    def show(self, release: Release, labels: Tensor, clean: Tensor, *, new: bool) -> None:
+        """Let observers look at a release, and keepers at a copy of one."""
+        for observer in self.observers if new else ():
+            observer.on_release(release, labels, clean)
+        for keeper in () if new else keepers_among(self.observers):
+            keeper.on_copy(release, labels, clean)
+
+
+class LabelStep:
+    """Answers one message after the other.
+
+    Args:
+        session: with the non-label party.
+        trainer: computes the gradient, already perturbed.
+        prepared: records, labels and features of this party.
+        record: where a reply is put on record before it leaves.
+        terms: of the run.
+        compute: device and precision.
+        cadence: seconds; a reply leaves at a multiple of them. 0 sends it at once.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        trainer: TopTrainer,
+        prepared: Prepared,
+        record: ReleaseRecord,
+        *,
+        terms: Terms,
+        compute: Compute,
+        cadence: float,
+    ) -> None:
+        self._session, self._trainer, self._prepared = session, trainer, prepared
+        self._record, self._terms = record, terms
+        self._compute, self._cadence = compute, cadence
+
+    def run(self, part: MicroBatch) -> None:
+        """Receive an activation, answer it, put the answer on record, show it, and send it.
+
+        Raises:
+            ProtocolError: the peer breaks the protocol, or asks an answered step anew.
+            ProtectionError: the protection cannot be applied; nothing was sent.
+            ConfigurationError: the step was answered before with other bytes.
+            StorageError: the reply cannot be put on record; nothing was sent.
+            ConnectionLostError: the peer is gone or silent.
+        """
+        step, rows = part.step, self._prepared.agreement.train[part.positions]
+        shape = Shape(len(rows), self._terms.cut_width, self._terms.wire_dtype)
+        activation = self._session.receive_tensor(Kind.ACTIVATION, shape, step=step).float()
+        taken_up = time.monotonic()
+        request = self._record.known_request(step, activation)
+        labels = self._prepared.training_labels[rows]
+        output = self._answer(part, rows, activation, labels)
+        reply = output.gradient.to(self._terms.wire_dtype)
+        require_finite(reply, f"the gradient of step {step}")
+        new = self._record.settle(step, request, reply)
+        if output.clean_gradient is not None:
+            release = Release(step, part.epoch, rows, activation, reply.float().cpu())
+            self._record.show(release, labels, output.clean_gradient.cpu(), new=new)
+        self._wait_for_departure(taken_up)
+        self._session.send_tensor(Kind.GRADIENT, reply, step=step)
+
+    def _answer(
+        self, part: MicroBatch, rows: Tensor, activation: Tensor, labels: Tensor
+    ) -> StepOutput:
+        """The perturbed gradient of one message."""
+        place = self._compute.place
+        return self._trainer.answer(
+            StepInput(
+                part.step,
+                part.epoch,
+                self._prepared.marks.by_position[part.positions],
+                place(activation),
+                place(self._prepared.inputs.values[rows]),
+                place(labels),
+                part.share,
+                audited=bool(self._record.observers),
             )
-
-
-def restore_protection(protection: Protection, state: Mapping[str, Tensor]) -> bool:
-    """Give a protection back what a checkpoint keeps of it.
-
-    Args:
-        protection: with the settings of the run.
-        state: as :meth:`TopTrainer.state` gave it.
-
-    Returns:
-        Whether it was primed, and so has seen a batch; False for protections that need no priming.
-
-    Raises:
-        DataError: the state belongs to another protection.
-    """
-    kept = dict(state)
-    primed = kept.pop(_PRIMED, None) is not None
-    try:
-        protection.restore(kept)
-    except KeyError as error:
-        raise DataError(
-            f"label party: the checkpoint is not of {protection.name} ({error} is missing). Go on "
-            "with the protection that the run had."
-        ) from error
-    return primed
-
-
-class GradientTopTrainer(TopTrainer):
-    """One top, trained on clean labels; the cut gradient is perturbed on its way out."""
-
-    def __init__(
-        self,
-        top: nn.Module,
-        protection: GradientProtection,
-        make_optimizer: MakeOptimizer,
-        noise: NoiseSource,
-        compute: Compute,
-    ) -> None:
-        self._top, self._protection, self._noise = top, protection, noise
-        self._forward = compute.forward_of(top)
-        self._steps = Accumulator(make_optimizer(list(top.parameters())))
-        self._primed = False
-
-    @override
-    def answer(self, question: StepInput) -> StepOutput:
-        own_features, labels = question.own_features, question.labels
-        if not self._primed:
-            self._prime(question.activation, own_features)
-        leaf = question.activation.detach().requires_grad_()
-        self._steps.begin()
-        (_mean_loss(self._forward(leaf, own_features), labels) * question.share).backward()
-        clean = _required(leaf.grad) / question.share
-        noise = self._noise.for_release(question.step, clean, labels)
-        gradient = self._protection.perturb(clean, labels, noise=noise)
-        return StepOutput(gradient, clean if question.audited else None)
-
-    def fit(self, activation: Tensor, own_features: Tensor, labels: Tensor) -> None:
-        """Learn from one batch of activations that get no gradient back."""
-        self._steps.begin()
-        _mean_loss(self._forward(activation, own_features), labels).backward()
-        self._steps.finish(complete=True)
-
-    @override
-    def update(self, *, complete: bool) -> None:
-        self._steps.finish(complete=complete)
-
-    @override
-    def predict(self, activation: Tensor, own_features: Tensor) -> Tensor:
-        with torch.no_grad():
-            return self._forward(activation, own_features)
-
-    @property
-    @override
-    def halves(self) -> dict[str, nn.Module]:
-        return {"top": self._top}
-
-    @property
-    @override
-    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        return {"top": self._steps.optimizer}
-
-    @override
-    def state(self) -> dict[str, Tensor]:
-        if not self._primed:
-            return {}
-        return {_PRIMED: torch.ones(1), **self._protection.state()}
-
-    @override
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        self._primed = restore_protection(self._protection, state)
-
-    def _prime(self, activation: Tensor, own_features: Tensor) -> None:
-        """Show the protection both classes: the first message under label 1, then under label 0.
-
-        Done for every protection and every first message, so that its cost tells nothing.
-        """
-        self._primed = True
-        both = []
-        for label in (1, 0):
-            leaf = activation.detach().requires_grad_()
-            labels = torch.full((len(activation),), label, device=activation.device)
-            loss = _mean_loss(self._forward(leaf, own_features), labels)
-            both.append(_required(torch.autograd.grad(loss, leaf, allow_unused=True)[0]))
-        labels = (
-            torch.arange(2, device=activation.device).flip(0).repeat_interleave(len(activation))
         )
-        self._protection.prime(torch.cat(both) / 2, labels)  # of the mean over both halves
+
+    def _wait_for_departure(self, taken_up: float) -> None:
+        """Let the reply leave at a time that does not depend on how long it took."""
+        if self._cadence:
+            now = time.monotonic()
+            time.sleep(departure(taken_up, now, self._cadence) - now)
 
 
-class ResidualTopTrainer(TopTrainer):
-    """Two tops: one that makes the messages, and one that predicts.
-
-    The message head learns from noisy residuals only and makes every message; the prediction
-    head learns from clean labels on detached activations and never leaves. The message head sees
-    no features of the label party: they would tell about the label beside the residual, and the
-    non-label party does not know them.
-
-    So labels reach messages through the noisy residual alone, which is what the guarantee needs.
-    Its noise belongs to the record and the visit, whatever the step, the batch and the activation:
-    a second answer for the same visit differs from the first by numbers that no label changes.
-    Tops and optimizers that share tensors are refused, here or before the first message is sent. A
-    message top that reads labels from elsewhere, as from a global variable, cannot be seen.
-
-    Raises:
-        ConfigurationError: the tops, or their optimizers, share tensors.
-    """
-
-    def __init__(
-        self,
-        message_top: nn.Module,
-        prediction_top: nn.Module,
-        protection: Residual,
-        make_optimizer: MakeOptimizer,
-        noise: NoiseSource,
-        compute: Compute,
-    ) -> None:
-        require_separate_tops(message_top, prediction_top)
-        self._message_top, self._prediction_top = message_top, prediction_top
-        self._message_forward = compute.forward_of(message_top)
-        self._prediction_forward = compute.forward_of(prediction_top)
-        self._protection, self._noise = protection, noise
-        self._message_steps, self._prediction_steps = (
-            Accumulator(make_optimizer(list(top.parameters())))
-            for top in (message_top, prediction_top)
-        )
-        optimizers = self._message_steps.optimizer, self._prediction_steps.optimizer
-        require_separate_optimizers(*optimizers, message_top, prediction_top)
-
-    @override
-    def answer(self, question: StepInput) -> StepOutput:
-        with untouched(self._prediction_top, "prediction"):
-            answer = self._make_message(question)
-        with untouched(self._message_top, "message"):
-            self._learn_to_predict(question)
-        return answer
-
-    @override
-    def update(self, *, complete: bool) -> None:
-        with untouched(self._prediction_top, "prediction"):
-            self._message_steps.finish(complete=complete)
-        with untouched(self._message_top, "message"):
-            self._prediction_steps.finish(complete=complete)
-
-    @override
-    def predict(self, activation: Tensor, own_features: Tensor) -> Tensor:
-        with torch.no_grad():
-            return self._prediction_forward(activation, own_features)
-
-    @property
-    @override
-    def halves(self) -> dict[str, nn.Module]:
-        return {MESSAGE_TOP: self._message_top, "prediction_top": self._prediction_top}
-
-    @property
-    @override
-    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        return {
-            MESSAGE_TOP: self._message_steps.optimizer,
-            "prediction_top": self._prediction_steps.optimizer,
-        }
-
-    def _make_message(self, question: StepInput) -> StepOutput:
-        """The gradient to send, from the noisy residual."""
-        leaf, labels = question.activation.detach().requires_grad_(), question.labels
-        nothing = question.own_features.flatten(1)[:, :0]
-        logit = _checked(self._message_forward(leaf, nothing), len(labels))
-        clean = self._clean_gradient(logit, leaf, labels) if question.audited else None
-        noise = self._noise.for_visit(
-            question.visit, question.marks, self._protection.noise_deviation
-        )
-        residual = self._protection.noisy_residual(logit.detach(), labels, noise=noise)
-        self._message_steps.begin()
-        logit.backward(residual / len(labels) * question.share)
-        return StepOutput(_required(leaf.grad) / question.share, clean)
-
-    def _learn_to_predict(self, question: StepInput) -> None:
-        """Clean labels meet a detached activation, in the prediction top alone."""
-        self._prediction_steps.begin()
-        logit = self._prediction_forward(question.activation.detach(), question.own_features)
-        (_mean_loss(logit, question.labels) * question.share).backward()
-
-    def _clean_gradient(self, logit: Tensor, leaf: Tensor, labels: Tensor) -> Tensor:
-        """The message without its noise, for an audit."""
-        residual = (torch.sigmoid(logit.detach()) - labels) / len(labels)
-        return torch.autograd.grad(logit, leaf, residual, retain_graph=True)[0]
-
-
-def top_trainer_for(
-    protection: Protection,
-    make_top: Callable[[str], nn.Module],
-    make_optimizer: MakeOptimizer,
-    noise: NoiseSource,
-    compute: Compute,
-) -> TopTrainer:
-    """The head that a protection's stage asks for.
-
-    Args:
-        protection: of the run.
-        make_top: builds a top; called with ``"top"``, or with ``MESSAGE_TOP``, which gets no
-            features of the label party, and ``"prediction_top"``.
-        make_optimizer: builds an optimizer for a top's parameters.
-        noise: where the protection's randomness comes from.
-        compute: how the label party computes.
-
-    Raises:
-        ProtectionError: no head exists for this protection.
-    """
-    if isinstance(protection, GradientProtection):
-        return GradientTopTrainer(make_top("top"), protection, make_optimizer, noise, compute)
-    if isinstance(protection, Residual):
-        tops = make_top(MESSAGE_TOP), make_top("prediction_top")
-        return ResidualTopTrainer(*tops, protection, make_optimizer, noise, compute)
-    raise ProtectionError(
-        f"label party: {protection.name} acts at stage {protection.stage.value}, for which the "
-        "label party has no head. Choose a protection of stage gradient or residual."
-    )
-
-
-def _mean_loss(logit: Tensor, labels: Tensor) -> Tensor:
-    """Mean binary cross-entropy over the message."""
-    logit = _checked(logit, len(labels))
-    return functional.binary_cross_entropy_with_logits(logit, labels.to(logit.dtype))
-
-
-def _checked(logit: Tensor, examples: int) -> Tensor:
-    """Require one logit for each example.
-
-    Raises:
-        ConfigurationError: the top gives something else.
-    """
-    if tuple(logit.shape) != (examples,):
-        raise ConfigurationError(
-            f"label party: the top must return one logit for each record, shape ({examples},), got "
-            f"{tuple(logit.shape)}. Squeeze its last dimension."
-        )
-    return logit
-
-
-def _required(gradient: Tensor | None) -> Tensor:
-    """The gradient at the cut.
-
-    Raises:
-        ProtectionError: the logit does not depend on the activation.
-    """
-    if gradient is None:
-        raise ProtectionError(
-            "label party: the top's logit does not depend on the activation, so there is no "
-            "gradient to send. Use the activation in the top's forward."
-        )
-    return gradient
+def keepers_among(observers: Sequence[ReleaseObserver]) -> list[ReleaseKeeper]:
+    """The observers that write releases down."""
+    return [one for one in observers if isinstance(one, ReleaseKeeper)]

@@ -57,7 +57,7 @@ class RecordMarks:
         labelling, binding = labelling_of(records, canaries), {}
         if persistence is not None:
             seal = persistence.key.sealed_labelling
-            trained = seal(tensor_digest(canaries.labels[agreement.train]))
+            trained = seal(tensor_digest(canaries.training_labels[agreement.train]))
             now = bound = f"{seal(labelling)} {trained}"
             if persistence.journal is not None:
                 bound = persistence.journal.first_bound(LABELLING, now)
@@ -88,5 +88,5 @@ def labelling_of(records: Records, canaries: Canaries) -> bytes:
     order = np.lexsort(ids.T)
     coins = canaries.mask.nonzero().flatten()
     return tensor_digest(
-        torch.from_numpy(ids[order]), records.labels[order], coins, canaries.labels[coins]
+        torch.from_numpy(ids[order]), records.labels[order], coins, canaries.training_labels[coins]
     )

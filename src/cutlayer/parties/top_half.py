@@ -92,4 +92,10 @@ class Prepared:
     inputs: Inputs
     canaries: Canaries
     labels: Tensor
+    """True labels by record number, for evaluation."""
     marks: RecordMarks
+
+    @property
+    def training_labels(self) -> Tensor:
+        """Labels that are trained on, by record number: true ones, and the coins of canaries."""
+        return self.canaries.training_labels

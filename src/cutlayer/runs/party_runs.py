@@ -100,7 +100,7 @@ def run_label_party(
             if every := _audited_every(configuration, agreement):
                 generator = torch.Generator()
                 generator.seed()
-                audit = ReleaseAudit(canaries.labels, generator=generator, every=every)
+                audit = ReleaseAudit(canaries.training_labels, generator=generator, every=every)
                 audits.append((audit, GuardedObserver(audit, "the audit (audit_every)", tell)))
                 looking.append(audits[-1][1])
             if configuration.record:

@@ -14,8 +14,8 @@ from cutlayer.durable import in_use
 from cutlayer.errors import ConfigurationError, DataError
 from cutlayer.findings.document import Findings, read_findings
 from cutlayer.parties import CheckpointStore, ReleaseJournal
-from cutlayer.parties.label_step import restore_protection
 from cutlayer.parties.persistence import CHECKPOINTS_FOLDER, JOURNAL_FILE
+from cutlayer.parties.top_trainer import restore_protection
 from cutlayer.protections import PROTECTIONS, parse_protection
 from cutlayer.runs.recording import MESSAGES, RecordingContext, read_context
 from cutlayer.runs.run_findings import (

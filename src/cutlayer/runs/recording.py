@@ -66,7 +66,7 @@ def open_recorder(
         may_stop=configuration.stop_above is not None,
         train_records=len(agreement.train),
         test_records=len(agreement.test),
-        positive_share=float(canaries.labels[agreement.train].double().mean()),
+        positive_share=float(canaries.training_labels[agreement.train].double().mean()),
         micro_batches=configuration.micro_batches,
     )
     with whole_file(folder / _CONTEXT) as partial:
