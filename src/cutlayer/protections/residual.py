@@ -54,7 +54,9 @@ class Residual(Protection):
 
     What the guarantee needs: the *message head*, the top whose gradients are sent, is trained on
     ``c`` and nothing else. A *prediction head* may be trained on clean labels and detached
-    activations if it never influences a message.
+    activations if it never influences a message. A run of two parties refuses heads that share
+    weights, and ``protected_loss`` counts visits against ``releases``; a module that reads labels
+    from elsewhere can be seen by neither.
 
     Does not protect: what features tell about labels without any message; a person who owns
     several records (m records have m times the divergence); labels that decide something the
