@@ -12,7 +12,11 @@ import pytest
 import cutlayer
 
 SOURCE = Path(cutlayer.__file__).parent
-FIRST_ROW = {"check", "durable", "errors", "escaping", "extras", "lazy", "rng", "registry"}
+FIRST_ROW = {"check", "descriptors", "durable", "errors", "escaping", "extras"} | {
+    "lazy",
+    "rng",
+    "registry",
+}
 MAY_IMPORT = {
     **dict.fromkeys(FIRST_ROW, FIRST_ROW),
     **dict.fromkeys(("data", "models", "leakage", "protocol", "transcript"), FIRST_ROW),

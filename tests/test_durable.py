@@ -1,3 +1,5 @@
+import os
+
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -71,6 +73,21 @@ def test_a_secret_is_its_owners_and_the_first_writer_wins(tmp_path):
     assert create_private(path, b"second") == b"first"
     assert path.stat().st_mode & 0o777 == 0o600
     assert [entry.name for entry in tmp_path.iterdir()] == ["secret"]
+
+
+@pytest.mark.parametrize("left", [None, 0o666])
+def test_a_lock_is_its_owners_whatever_the_umask(tmp_path, left):
+    """Whoever may write a lock may hold it, and keep the party out."""
+    lock = tmp_path / "lock"
+    if left is not None:
+        lock.touch()
+        lock.chmod(left)
+    before = os.umask(0)
+    try:
+        with only_process(tmp_path, "label party"):
+            assert lock.stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)
 
 
 def test_a_folder_belongs_to_one_process_until_it_ends(tmp_path):

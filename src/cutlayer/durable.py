@@ -10,8 +10,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
+from cutlayer.descriptors import descriptors_for_a_file
 from cutlayer.errors import ConfigurationError, StorageError
 from cutlayer.extras import needing
 
@@ -54,7 +55,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     Raises:
         StorageError: the disk is full or broken, or access is denied.
     """
-    with storage(path):
+    with storage(path), descriptors_for_a_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(path.name + PARTIAL)
         make_private(partial)
@@ -97,7 +98,7 @@ def create_private(path: Path, content: bytes) -> bytes:
     Raises:
         StorageError: the disk is full or broken, or access is denied.
     """
-    with storage(path):
+    with storage(path), descriptors_for_a_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         number, name = tempfile.mkstemp(suffix=PARTIAL, dir=path.parent)  # readable by its owner
         try:
@@ -149,7 +150,10 @@ def _locked(path: Path) -> BinaryIO | None:
         if attempt:
             time.sleep(_LOCK_PAUSE_SECONDS)  # it may only have been looked at
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.open("ab")
+        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, OWNER_ALONE)
+        lock = cast(BinaryIO, os.fdopen(number, "ab"))
+        with suppress(OSError):  # another user's, perhaps; an earlier version's may be wider
+            os.fchmod(number, OWNER_ALONE)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if path.exists() and path.stat().st_ino == os.fstat(lock.fileno()).st_ino:

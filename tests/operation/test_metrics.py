@@ -1,3 +1,6 @@
+import socket
+import threading
+from contextlib import ExitStack, suppress
 from urllib.request import urlopen
 
 import pytest
@@ -8,6 +11,7 @@ from cutlayer.operation.metrics import MetricsServer
 from cutlayer.operation.status import RunStatus
 from cutlayer.parties.events import Event, EventKind
 from cutlayer.protocol import Address, Role
+from cutlayer.protocol.transports.acceptor import MOST_HANDSHAKES, MOST_SILENT
 
 ANY_PORT = Address("127.0.0.1", 0)
 
@@ -81,3 +85,46 @@ def test_no_leak_is_shown_before_one_was_measured():
     fresh = RunStatus(epochs=2, planned_releases=2, releases=True)
     with MetricsServer(ANY_PORT, fresh, Role.LABEL, "credit") as server:
         assert "cutlayer_leak_auc" not in scraped(server.address)[0]
+
+
+def test_idle_and_slow_connections_are_few_short_and_in_nobodys_way():
+    """300 of them held 300 threads before, and a training to a few steps a second."""
+    with MetricsServer(ANY_PORT, status(), Role.LABEL, "credit") as server, ExitStack() as held:
+        threads = threading.active_count()
+        target = server.address.host, server.address.port
+        strangers = [
+            held.enter_context(socket.create_connection(target, timeout=10)) for _ in range(300)
+        ]
+        for stranger in strangers[::10]:
+            stranger.sendall(b"GET /met")  # and no more
+        for _ in range(3):
+            assert scraped(server.address)[0]["cutlayer_steps_total"][0] == 5
+        assert threading.active_count() <= threads + MOST_HANDSHAKES
+        gone = sum(is_closed(stranger) for stranger in strangers)
+        assert gone >= 300 - MOST_SILENT - MOST_HANDSHAKES
+
+
+def is_closed(stranger):
+    """Whether the other side has ended the connection."""
+    stranger.settimeout(0.2)
+    try:
+        return stranger.recv(1) == b""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [b"", b"\r\n\r\n", b"POST / HTTP/1.1\r\n\r\n", b"\xff" * 100_000, b"GET\0/ x\r\n\r\n"],
+)
+def test_nonsense_is_answered_by_nothing_or_an_error(request_, capfd):
+    with MetricsServer(ANY_PORT, status(), Role.LABEL, "credit") as server:
+        target = server.address.host, server.address.port
+        with suppress(OSError), socket.create_connection(target, timeout=10) as stranger:
+            stranger.sendall(request_)
+            stranger.shutdown(socket.SHUT_WR)
+            assert b"cutlayer_" not in stranger.recv(100_000)
+        assert "cutlayer_steps_total" in scraped(server.address)[0]
+    assert "Traceback" not in capfd.readouterr().err

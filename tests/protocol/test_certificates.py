@@ -14,8 +14,9 @@ import warnings
 import pytest
 
 from cutlayer.errors import ConfigurationError, DeadlineError, PeerRefusedError
-from cutlayer.protocol import Address, Role
+from cutlayer.protocol import Address, Identity, Role
 from cutlayer.protocol.identity import name_of
+from cutlayer.protocol.transports.probe import probe
 from cutlayer.protocol.transports.stream import GREETING
 from tests.protocol.certificates import USE, make
 from tests.protocol.networks import make_identities, meet
@@ -202,6 +203,83 @@ def test_c2_a_certificate_of_another_name_or_use_cannot_even_be_pinned(identitie
     ):
         with pytest.raises(ConfigurationError, match=f"{role.value}: the pinned certificate"):
             dataclasses.replace(identities[role], peer=wrong.certificate)
+
+
+@dataclasses.dataclass(frozen=True)
+class Credulous(Identity):
+    """An identity whose TLS lets another certificate in than the pinned one."""
+
+    let_in: bytes = b""
+
+    @property
+    def peer_pem(self):
+        return self.let_in
+
+
+def trusting(identity, certificate_pem):
+    """The same identity, for whom TLS alone would let this certificate in."""
+    parts = {field.name: getattr(identity, field.name) for field in dataclasses.fields(identity)}
+    return Credulous(**parts, let_in=certificate_pem)
+
+
+def test_c2_the_label_party_compares_with_the_pinned_certificate_itself(
+    secured, tmp_path, monkeypatch
+):
+    """Also where TLS has let somebody else in, nothing of him reaches the party."""
+    monkeypatch.setattr("cutlayer.protocol.transports.reconnect.backoff", lambda: iter([0.01] * 99))
+    stranger = make_identities(tmp_path)[Role.NON_LABEL]
+    stranger = dataclasses.replace(stranger, peer=secured.other.peer)
+    credulous = trusting(secured.label, stranger.certificate_pem)
+    with secured.listener(identity=credulous) as listener:
+        with (
+            secured.connector(listener.address, identity=stranger) as connector,
+            contextlib.suppress(PeerRefusedError),  # over gRPC it may only notice when it speaks
+        ):
+            connector.meet(deadline=30)
+        with pytest.raises(DeadlineError, match="certificate is not the pinned one"):
+            listener.meet(deadline=0.05)
+
+
+def test_c2_the_non_label_party_compares_with_the_pinned_certificate_itself(
+    networks, tmp_path, monkeypatch
+):
+    """gRPC at this end shows no certificate: there the pinned one alone is trusted by TLS."""
+    monkeypatch.setattr("cutlayer.protocol.transports.reconnect.backoff", lambda: iter([0.01] * 99))
+    network = networks["tls"]
+    stranger = make_identities(tmp_path)[Role.LABEL]
+    stranger = dataclasses.replace(stranger, peer=network.label.peer)
+    credulous = trusting(network.other, stranger.certificate_pem)
+    with network.listener(identity=stranger) as listener:
+        with (
+            network.connector(listener.address, identity=credulous) as connector,
+            pytest.raises(PeerRefusedError, match="certificate is not the pinned one"),
+        ):
+            connector.meet(deadline=30)
+        with pytest.raises(PeerRefusedError, match="certificate is not the pinned one"):
+            probe(listener.address, credulous)
+
+
+def test_c2_the_label_partys_name_is_checked_beside_its_certificate(secured, tmp_path, monkeypatch):
+    """A certificate that was pinned although it names another role or host opens nothing."""
+    monkeypatch.setattr("cutlayer.protocol.transports.reconnect.backoff", lambda: iter([0.01] * 99))
+    for name, accepted_ in ((name_of(Role.LABEL), True), ("someone-else.cutlayer", False)):
+        made = make(Role.LABEL, name=name)
+        certificate_file, key_file = made.files(tmp_path / name)
+        label = Identity(Role.LABEL, key_file, certificate_file, secured.label.peer)
+        other = dataclasses.replace(secured.other)
+        object.__setattr__(other, "peer", made.certificate)  # past the check of what may be pinned
+        with (
+            secured.listener(identity=label) as listener,
+            secured.connector(listener.address, identity=other) as connector,
+        ):
+            if accepted_:
+                meet(listener, connector)
+                continue
+            with pytest.raises(PeerRefusedError):
+                connector.meet(deadline=30)
+            if secured.name == "tls":
+                with pytest.raises(PeerRefusedError):
+                    probe(listener.address, other)
 
 
 def test_c3_version_and_cipher_are_recorded(secured):

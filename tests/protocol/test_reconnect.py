@@ -2,10 +2,10 @@ import time
 
 import pytest
 
-from cutlayer.errors import ConnectionLostError, DeadlineError
+from cutlayer.errors import ConnectionLostError, DeadlineError, PeerRefusedError
 from cutlayer.protocol.transport import Clock
 from cutlayer.protocol.transports import reconnect as attempts
-from cutlayer.protocol.transports.reconnect import Attempts
+from cutlayer.protocol.transports.reconnect import Attempts, HungUpError
 
 
 @pytest.fixture
@@ -52,3 +52,25 @@ def test_an_attempt_that_the_deadline_cuts_short_hides_no_reason():
     with pytest.raises(DeadlineError, match="failed: Nobody listens"):
         Attempts(fail).until_met(Clock(0.6, "the peer"))
     assert len(tried) > 1
+
+
+@pytest.mark.parametrize(("error", "attempts_made"), [(PeerRefusedError, 5), (HungUpError, 16)])
+def test_a_listener_that_only_hangs_up_is_tried_for_longer(
+    rests, monkeypatch, error, attempts_made
+):
+    """It may be full of strangers. One attempt a second: 5 refusals, or 15 s after the first."""
+    monkeypatch.setattr(attempts, "backoff", lambda: iter([1.0] * 99))
+    monkeypatch.setattr(attempts.time, "monotonic", lambda: sum(rests))
+    made = []
+
+    def attempt(_: float) -> None:
+        made.append(1)
+        raise error("refused")
+
+    class Patient(Clock):
+        def remaining(self):
+            return 100.0
+
+    with pytest.raises(error):
+        Attempts(attempt).until_met(Patient(100, "a peer"))
+    assert len(made) == attempts_made

@@ -5,9 +5,11 @@ the import of torch again and again. What it runs is the installed entry point.
 """
 
 import os
+import resource
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.fork_server import CONTEXT
@@ -16,12 +18,15 @@ from tests.fork_server import CONTEXT
 class Command:
     """Looks like a ``subprocess.Popen`` with text pipes."""
 
-    def __init__(self, arguments: list[str], folder: Path) -> None:
+    def __init__(
+        self, arguments: list[str], folder: Path, limits: Mapping[int, int] | None = None
+    ) -> None:
+        """Start it; ``limits`` are of the system's resources, by their numbers."""
         number = len(list(folder.glob(".said-*")))
         self._out, self._err = (folder / f".{kind}-{number}" for kind in ("said", "complained"))
         self._out.touch()
         self._process = CONTEXT.Process(
-            target=_play, args=(arguments, str(folder), str(self._out), str(self._err))
+            target=_play, args=(arguments, str(folder), str(self._out), str(self._err), limits)
         )
         self._process.start()
 
@@ -55,9 +60,14 @@ class Command:
         return self._out.read_text(), self._err.read_text()
 
 
-def _play(arguments: list[str], folder: str, out: str, err: str) -> None:
+def _play(
+    arguments: list[str], folder: str, out: str, err: str, limits: Mapping[int, int] | None
+) -> None:
     """Become the command."""
     from cutlayer.cli import main
+
+    for resource_number, most in (limits or {}).items():
+        resource.setrlimit(resource_number, (most, most))
 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the fork server ignores it
     os.chdir(folder)

@@ -29,6 +29,7 @@ from cutlayer.errors import (
     StorageError,
     TermsMismatchError,
 )
+from cutlayer.operation.process_limits import prepare_process
 
 _NEED_AN_OPERATOR = (
     ConfigurationError,
@@ -164,6 +165,8 @@ COMMANDS = {
     ),
 }
 """All commands, in the order of the help."""
+_LIGHT = ("init", "pair")
+"""These load neither torch nor a reader of tables, and open no port."""
 
 
 class _Commands(TyperGroup):
@@ -172,6 +175,8 @@ class _Commands(TyperGroup):
     @override
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, _, rest = super().resolve_command(ctx, args)
+        if name in COMMANDS and name not in _LIGHT:
+            prepare_process()
         return name, COMMANDS[name].load(name) if name in COMMANDS else None, rest
 
 

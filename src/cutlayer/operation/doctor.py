@@ -22,6 +22,7 @@ from cutlayer.operation.party_checks import (
     check_room,
     check_run_folder,
 )
+from cutlayer.operation.process_limits import check_descriptors
 from cutlayer.protocol import Role
 from cutlayer.runs.configuration import (
     FROZEN,
@@ -73,3 +74,4 @@ def examine(config: Path, overrides: Mapping[str, str] | None = None) -> Iterato
     yield check_threads(configuration.threads)
     yield check_tcp(far=not configuration.meeting_point.is_loopback)
     yield check_entropy()
+    yield check_descriptors()

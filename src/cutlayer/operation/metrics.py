@@ -1,6 +1,8 @@
 """Metrics of a run for Prometheus: names and units as its convention asks for."""
 
+import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -8,6 +10,10 @@ from cutlayer.errors import ConfigurationError
 from cutlayer.operation.status import RunStatus
 from cutlayer.parties.release_journal import ENTRY_BYTES
 from cutlayer.protocol import Address, Role
+from cutlayer.protocol.transports.acceptor import Door
+from cutlayer.protocol.transports.network_transport import NetworkTransport
+
+_REQUEST_SECONDS = 5.0
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -28,29 +34,35 @@ class MetricsServer:
 
     def __init__(self, address: Address, status: RunStatus, role: Role, run: str) -> None:
         try:
-            from prometheus_client import CollectorRegistry, start_http_server
+            from prometheus_client import CollectorRegistry, MetricsHandler
         except ImportError as error:
             raise ConfigurationError(
                 f"{role.value}: metrics need prometheus_client: pip install 'cutlayer[metrics]'."
             ) from error
         registry = CollectorRegistry()
         registry.register(_Collector(status, role, run))
+        settings = {"registry": registry, "timeout": _REQUEST_SECONDS}
+        self._handler = type("Handler", (MetricsHandler,), settings)
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         try:
-            self._server, self._thread = start_http_server(
-                address.port, address.host, registry=registry
-            )
+            listening = socket.create_server((address.host, address.port), family=family)
         except OSError as error:
             raise ConfigurationError(
                 f"{role.value}: metrics: cannot listen on {address} ({error.strerror})."
             ) from error
-        self.address = Address(address.host, self._server.server_port)
+        # It keeps idle connections few and short, which a server of one thread each does not.
+        self._door: Door[NetworkTransport] = Door(listening, self._answer, NetworkTransport.discard)
+        self.address = Address(address.host, self._door.port)
         """Where it answers, with the port that was taken."""
 
     def close(self) -> None:
         """Stop answering."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._door.close()
+
+    def _answer(self, connected: socket.socket) -> None:
+        """One request and its answer; whoever goes away meanwhile gets none."""
+        with connected, suppress(OSError, ValueError):
+            self._handler(connected, connected.getpeername(), None)
 
     def __enter__(self) -> Self:
         return self

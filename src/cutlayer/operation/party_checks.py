@@ -23,6 +23,7 @@ from cutlayer.runs.aligned_records import aligned_records
 from cutlayer.runs.configuration import FROZEN, NonLabelConfiguration, PartyConfiguration
 from cutlayer.runs.disk_space import free_bytes, room_for, room_still_needed
 from cutlayer.runs.model_factory import require_model
+from cutlayer.runs.run_folder import require_own
 from cutlayer.runs.session_opening import identity_of
 
 EXPIRY_DAYS = 30
@@ -158,6 +159,11 @@ def check_run_folder(configuration: PartyConfiguration) -> Iterator[Check]:
     key, journal = folder / KEY_FILE, folder / JOURNAL_FILE
     store = CheckpointStore(folder / CHECKPOINTS_FOLDER)
     released = 0
+    try:
+        require_own(configuration)
+    except CutlayerError as error:
+        yield fault("run folder", str(error))
+        return
     if in_use(folder):
         yield warning(
             "run folder",

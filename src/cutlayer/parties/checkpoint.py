@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from cutlayer.data import Encoder
+from cutlayer.descriptors import descriptors_for_a_file
 from cutlayer.durable import storage, sync, whole_file, write_tensors
 from cutlayer.errors import DataError
 from cutlayer.protocol import Role
@@ -150,7 +151,7 @@ class CheckpointStore:
             StorageError: it cannot be written; older checkpoints stay.
         """
         partial = self._folder / f"partial-{step:010d}"
-        with storage(partial):
+        with storage(partial), descriptors_for_a_file():
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
             for name, half in halves.items():

@@ -19,6 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from cutlayer.descriptors import descriptors_for_a_file
 from cutlayer.durable import storage, sync
 from cutlayer.errors import ConfigurationError, DataError, ProtocolError
 
@@ -173,7 +174,10 @@ class ReleaseJournal:
 
     def _append(self, step: int, request: bytes, reply: bytes) -> None:
         """Write one entry and wait until it is on the disk."""
-        file = self._file or self._create()
+        if self._file is None:
+            with descriptors_for_a_file():
+                self._file = self._create()
+        file = self._file
         entry = _ENTRY.pack(step, request, reply, bytes(8))[:_CHECKED_BYTES]
         check = _next_check(self._check, entry)
         end = self._start + self.released * _ENTRY.size

@@ -60,6 +60,7 @@ from cutlayer.runs.run_findings import (
     Promise,
     findings_of_attacked,
 )
+from cutlayer.runs.run_folder import make_private
 from cutlayer.runs.session_opening import endpoint_of, meeting, met, telling_peer
 
 PREDICTIONS_FILE = "predictions.csv"
@@ -113,7 +114,7 @@ def run_label_party(
             return (*looking, *guarded)
 
         with telling_peer(configuration):
-            _private(folder)
+            make_private(configuration)
             require_disk_space(configuration, reading.table)
             persistence = _persistence(configuration, configuration.protection_settings)
             held.callback(persistence.close)
@@ -186,7 +187,7 @@ def run_non_label_party(
     """
     folder, monitor = configuration.run_folder, monitor or Unmonitored()
     with telling_peer(configuration):
-        _private(folder)
+        make_private(configuration)
         require_disk_space(configuration, reading.table)
         persistence = _persistence(configuration)
         party = NonLabelParty(
@@ -348,13 +349,6 @@ def _hold_labels(persistence: Persistence, reading: TableReading) -> None:
     whole = reading.whole
     if whole is not None and whole.labels is not None:
         persistence.hold_labels(whole.ids, whole.labels)
-
-
-def _private(folder: Path) -> None:
-    """Make the run's folder readable by its owner alone: it tells about labels."""
-    with storage(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o700)
 
 
 def _findings(

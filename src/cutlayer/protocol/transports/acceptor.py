@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Generic, TypeVar
 
+from cutlayer.descriptors import room_for_strangers
 from cutlayer.protocol.transports.network_transport import NetworkTransport
 from cutlayer.protocol.transports.reconnect import HANDSHAKE_SECONDS
 
@@ -41,6 +42,7 @@ class Door(Generic[Visitor]):
             welcome: gets the visitor.
         """
         self._listening, self._authenticate, self._welcome = listening, authenticate, welcome
+        self._most_silent = min(MOST_SILENT, room_for_strangers())
         listening.setblocking(False)
         self.port = int(listening.getsockname()[1])
         self._silent: dict[socket.socket, float] = {}  # since when, oldest first
@@ -80,7 +82,9 @@ class Door(Generic[Visitor]):
             connected, _ = self._listening.accept()
         except BlockingIOError:
             return
-        except OSError:  # out of file descriptors, say: those at the door leave within seconds
+        except OSError:  # out of file descriptors, say
+            if self._silent:
+                self._dismiss(next(iter(self._silent)))
             time.sleep(_OUT_OF_DESCRIPTORS_PAUSE)
             return
         self._silent[connected] = time.monotonic()
@@ -120,15 +124,19 @@ class Door(Generic[Visitor]):
         """Close those that have said nothing for too long, or are too many."""
         now = time.monotonic()
         for connected, since in list(self._silent.items()):
-            if len(self._silent) <= MOST_SILENT and now - since < HANDSHAKE_SECONDS:
+            if len(self._silent) <= self._most_silent and now - since < HANDSHAKE_SECONDS:
                 return
-            self._forget(connected)
-            connected.close()
+            self._dismiss(connected)
 
     def _until_oldest_leaves(self) -> float | None:
         """Seconds until a silent connection must be closed."""
         since = next(iter(self._silent.values()), None)
         return None if since is None else max(0.0, since + HANDSHAKE_SECONDS - time.monotonic())
+
+    def _dismiss(self, connected: socket.socket) -> None:
+        """Close a connection that has said nothing."""
+        self._forget(connected)
+        connected.close()
 
     def _forget(self, connected: socket.socket) -> None:
         """Watch a connection no longer."""

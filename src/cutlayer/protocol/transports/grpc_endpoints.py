@@ -8,6 +8,7 @@ import grpc
 from grpc import aio
 from typing_extensions import override
 
+from cutlayer.descriptors import room_for_strangers
 from cutlayer.errors import ConfigurationError, ConnectionLostError, ProtocolError
 from cutlayer.protocol.address import Address
 from cutlayer.protocol.endpoint import Endpoint
@@ -19,7 +20,7 @@ from cutlayer.protocol.transports.connector import Connector
 from cutlayer.protocol.transports.event_loop import EventLoop
 from cutlayer.protocol.transports.grpc_transport import PIECE_BYTES, GrpcTransport, Pipe
 from cutlayer.protocol.transports.network_transport import PEER_LEFT
-from cutlayer.protocol.transports.reconnect import HANDSHAKE_SECONDS
+from cutlayer.protocol.transports.reconnect import HANDSHAKE_SECONDS, HungUpError
 from cutlayer.protocol.transports.refusal import PAIR_AGAIN, UNSEEN, no_trust, other_transport
 from cutlayer.protocol.transports.stream_endpoints import listen
 
@@ -29,6 +30,8 @@ _STOP_SECONDS = 2.0
 _SECURITY = "gRPC over TLS with pinned certificates"
 _VERSIONS = "TLS 1.2 or 1.3 (gRPC does not tell which; two current versions take 1.3)"
 _UNREACHABLE = ("Connection refused", "No route", "unreachable", "timed out", "DNS", "resolution")
+_HUNG_UP = "Handshake read failed"
+"""gRPC's words where the other side left before it had seen this party's certificate."""
 _KEEPALIVE = [
     # A dead network is noticed after 12 s at most, idle or not.
     ("grpc.keepalive_time_ms", 7000),
@@ -99,7 +102,9 @@ class GrpcListener(Endpoint):
 
     async def _start(self, address: Address) -> tuple[aio.Server, int]:
         """Bind and serve."""
-        server = aio.server(options=_SERVER, maximum_concurrent_rpcs=4)
+        # One that has not authenticated itself leaves after five seconds, and one beyond at once.
+        room = ("grpc.max_allowed_incoming_connections", room_for_strangers())
+        server = aio.server(options=[*_SERVER, room], maximum_concurrent_rpcs=4)
         handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(
             self._exchange
         )
@@ -198,6 +203,8 @@ class GrpcConnector(Connector[GrpcTransport]):
             return other_transport(
                 f"non-label party: {self._address} speaks TLS, and no HTTP/2 inside it ({said})"
             )
+        if _HUNG_UP in said:
+            return HungUpError(str(no_trust(self._address, said)))
         return no_trust(self._address, said)
 
 

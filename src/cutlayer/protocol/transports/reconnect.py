@@ -12,10 +12,16 @@ HANDSHAKE_SECONDS = 5.0
 """Until a connection must have authenticated itself, at both sides."""
 _REFUSALS = 5
 """One refusal may be an attacker's doing; so many in a row are a mistake of an operator."""
+_HANGING_UP_SECONDS = 15.0
+"""A listener to which strangers connect by the hundred hangs up as well, for want of room."""
 _TELLING_SECONDS = 1.0
 """An attempt that the deadline left less for says less than the one before it."""
 
 Met = TypeVar("Met")
+
+
+class HungUpError(PeerRefusedError):
+    """The other side hung up without a reason: it may not trust this party, or have no room."""
 
 
 class Attempts(Generic[Met]):
@@ -43,21 +49,25 @@ class Attempts(Generic[Met]):
         Raises:
             DeadlineError: nobody was met in time; the message tells why the last attempt failed
                 that had time to fail for a reason.
-            PeerRefusedError: five attempts in a row ended with a refusal.
+            PeerRefusedError: five attempts in a row ended with a refusal; where the other side
+                only hung up, so did all others for 15 s.
             ProtocolError: five attempts in a row met someone who speaks something else.
         """
         if self._pause is not None:
             if time.monotonic() - self._met_at > self._pause:
                 self._pauses = backoff()
             self._rest(clock, "")
-        refusals, failure = 0, ""
+        refusals, failure, first = 0, "", 0.0
         while True:
             seconds = min(HANDSHAKE_SECONDS, _remaining(clock, failure))
             try:
                 met = self._attempt(seconds)
             except (PeerRefusedError, ProtocolError) as error:
                 refusals, failure = refusals + 1, str(error)
-                if refusals == _REFUSALS:
+                now = time.monotonic()
+                first = first if refusals > 1 else now
+                patience = _HANGING_UP_SECONDS if isinstance(error, HungUpError) else 0.0
+                if refusals >= _REFUSALS and now - first >= patience:
                     raise
             except ConnectionLostError as error:
                 refusals = 0
