@@ -143,7 +143,8 @@ def test_a_bad_file_and_a_bad_model(parties):
 
 def test_notices_are_counted_and_not_shown(parties):
     found = checkup(parties)["file"].found
-    assert "1 notice, which" in found  # which value is positive, and how often it occurs
+    # Which value is positive, and how often it occurs; and that x0 may hold codes.
+    assert "2 notices, which" in found
     assert "20 rows" not in found
 
 

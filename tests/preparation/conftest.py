@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "prepare.py"
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "prepare.py"
 
 
 @pytest.fixture(scope="session")

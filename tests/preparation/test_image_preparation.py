@@ -17,7 +17,7 @@ from cutlayer.preparation import ImageOptions, SplitOptions, prepare_images, raw
 from cutlayer.preparation.image_preparation import kept_entries
 from cutlayer.preparation.raw_images import ImageEntry, decoded
 
-HAM = Path(__file__).parents[4] / "shared/data/ham10000-melanoma-84"
+HAM = Path(__file__).parents[3] / "shared/data/ham10000-melanoma-84"
 LABEL, OTHER = "label party", "non-label party"
 SMALL = ImageOptions(size=8, negatives_per_positive=None, max_rejects=0.5, shard_rows=4)
 

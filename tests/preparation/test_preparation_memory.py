@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "prepare.py"
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "prepare.py"
 
 
 @pytest.mark.slow

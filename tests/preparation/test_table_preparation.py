@@ -28,7 +28,7 @@ from cutlayer.preparation import (
     table,
 )
 
-SAMPLE = Path(__file__).parents[4] / "shared/data/criteo-1tb-1k/criteo_1tb_1000.tsv.gz"
+SAMPLE = Path(__file__).parents[3] / "shared/data/criteo-1tb-1k/criteo_1tb_1000.tsv.gz"
 ALL_TRAIN = SplitOptions(validation=0, test=0)
 AVAZU_HEADER = (
     "id,click,hour,C1,banner_pos,site_id,site_domain,site_category,app_id,app_domain,"
