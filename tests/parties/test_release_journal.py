@@ -141,6 +141,16 @@ def test_half_an_entry_of_a_crash_is_dropped_and_can_be_written_again(tmp_path):
     assert opened(path).released == 10
 
 
+def test_half_a_header_of_a_crash_is_dropped_and_written_again(tmp_path):
+    """Before the header is whole no reply has left, so the run begins as if there were no file."""
+    whole = filled(tmp_path / "whole", steps=1).read_bytes()
+    header = whole.index(b"\n")
+    for length in (0, 1, 2, 7, header - 1, header):
+        path = tmp_path / f"journal-{length}"
+        path.write_bytes(whole[:length])
+        assert filled(path, steps=1).read_bytes() == whole
+
+
 def test_a_flipped_bit_anywhere_is_found(tmp_path):
     path = filled(tmp_path / "journal")
     whole = path.read_bytes()
