@@ -202,6 +202,41 @@ def test_a_full_disk_leaves_the_journal_as_it_was(tmp_path, monkeypatch):
     assert opened(path).released == 11
 
 
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_disk_that_fails_at_the_header_leaves_nothing_and_can_be_tried_again(
+    tmp_path, monkeypatch, failing
+):
+    """At the header's own fsync, or at that of the folder that names it."""
+    fsync, calls = os.fsync, []
+
+    def broken(number):
+        calls.append(number)
+        if len(calls) == failing:
+            raise OSError(5, "Input/output error")
+        fsync(number)
+
+    journal = opened(tmp_path / "journal")
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(StorageError, match="Input/output error"):
+        journal.settle(0, *digests(0))
+    assert journal.released == 0
+    assert (tmp_path / "journal").read_bytes() == b""
+    assert journal.settle(0, *digests(0))
+    journal.close()
+    assert opened(tmp_path / "journal").released == 1
+
+
+def test_who_only_looks_writes_nothing(tmp_path):
+    path = filled(tmp_path / "journal")
+    before = path.read_bytes()
+    looking = ReleaseJournal(path, None, look_only=True)
+    assert not looking.settle(3, *digests(3))
+    with pytest.raises(ConfigurationError, match="may only be looked at"):
+        looking.settle(10, *digests(10))
+    looking.close()
+    assert path.read_bytes() == before
+
+
 def test_a_disk_that_takes_only_half_an_entry_counts_as_full(tmp_path):
     path = filled(tmp_path / "journal")
     before = path.read_bytes()
