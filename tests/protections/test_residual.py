@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+from dataclasses import FrozenInstanceError
 from fractions import Fraction
 
 import numpy as np
@@ -220,7 +221,8 @@ def test_wrong_batches_are_refused(logit, labels, message):
         ({"sigma": 1.0, "max_leak_auc": 0.7, "releases": 1}, "exactly one of sigma"),
         ({"max_leak_auc": 0.7}, "go together"),
         ({"sigma": 1.0, "releases": 5}, "go together"),
-        ({"max_leak_auc": 0.5, "releases": 5}, "leak_auc"),
+        ({"max_leak_auc": 0.5, "releases": 5}, "max_leak_auc must lie strictly between 0.5 and"),
+        ({"max_leak_auc": 1.0, "releases": 5}, "max_leak_auc must lie strictly between 0.5 and"),
         ({"max_leak_auc": 0.7, "releases": 0}, "releases"),
         ({"sigma": 0.0}, "sigma must lie strictly between 1e-12 and"),
         ({"sigma": math.inf}, "sigma must lie strictly between 1e-12 and"),
@@ -256,6 +258,16 @@ def test_a_copy_and_a_pickle_are_the_same_protection():
     for twin in (copy.deepcopy(protection), thawed):
         assert twin == protection
         assert twin.noise_deviation == protection.noise_deviation
+
+
+def test_no_setting_changes_later_and_no_guarantee_is_of_fewer_than_no_releases():
+    protection = Residual(sigma=2.0)
+    assert protection.planned_releases is None
+    assert Residual(max_leak_auc=0.7, releases=5).planned_releases == 5
+    with pytest.raises(FrozenInstanceError):
+        protection.sigma = 1.0
+    with pytest.raises(ValueError, match="releases must be"):
+        protection.guarantee(-1)
 
 
 def test_strength_names_the_setting():
