@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from cutlayer.errors import DataError
 from cutlayer.parties import Persistence
 from cutlayer.parties.agreement import Agreement
 from cutlayer.parties.canaries import Canaries
-from cutlayer.parties.record_marks import RecordMarks, labelling_of
+from cutlayer.parties.record_marks import RecordMarks, _labelling
 from cutlayer.protections import Marvell, NoNoise, Residual
 from cutlayer.rng import SecretNoise
 from tests.parties.conftest import tables
@@ -17,14 +18,18 @@ TABLE = tables(50)[0]
 NONE = Canaries(torch.zeros(40, dtype=torch.int64), torch.zeros(40, dtype=torch.bool))
 
 
+def labelling(table, canaries):
+    return _labelling(table, canaries, None)
+
+
 def test_the_order_of_the_rows_does_not_matter():
-    assert labelling_of(TABLE, NONE) == labelling_of(TABLE.ordered_by(TABLE.ids[::-1]), NONE)
+    assert labelling(TABLE, NONE) == labelling(TABLE.ordered_by(TABLE.ids[::-1]), NONE)
 
 
 def test_what_the_peer_brings_does_not_matter():
     """The canaries' labels are those of the shared records; without coins they do not count."""
     fewer = Canaries(torch.ones(7, dtype=torch.int64), torch.zeros(7, dtype=torch.bool))
-    assert labelling_of(TABLE, NONE) == labelling_of(TABLE, fewer)
+    assert labelling(TABLE, NONE) == labelling(TABLE, fewer)
 
 
 def changed(place, *, labels=None, ids=None):
@@ -56,14 +61,14 @@ def test_a_label_an_id_a_record_and_a_coin_do():
     elsewhere = Canaries(NONE.training_labels, NONE.mask.roll(1) | NONE.mask)
     elsewhere.mask[4] = True
     digests = [
-        labelling_of(TABLE, NONE),
-        *(labelling_of(changed(row, labels=1 - TABLE.labels[row]), NONE) for row in range(50)),
-        labelling_of(changed(0, ids="new"), NONE),
-        labelling_of(swapped(), NONE),
-        labelling_of(TABLE.ordered_by(TABLE.ids[1:]), NONE),
-        labelling_of(TABLE, coins),
-        labelling_of(TABLE, other_coin),
-        labelling_of(TABLE, elsewhere),
+        labelling(TABLE, NONE),
+        *(labelling(changed(row, labels=1 - TABLE.labels[row]), NONE) for row in range(50)),
+        labelling(changed(0, ids="new"), NONE),
+        labelling(swapped(), NONE),
+        labelling(TABLE.ordered_by(TABLE.ids[1:]), NONE),
+        labelling(TABLE, coins),
+        labelling(TABLE, other_coin),
+        labelling(TABLE, elsewhere),
     ]
     assert len(set(digests)) == len(digests)
     assert {len(digest) for digest in digests} == {32}
@@ -72,7 +77,7 @@ def test_a_label_an_id_a_record_and_a_coin_do():
 def test_an_id_counts_also_where_all_labels_are_alike():
     negative = replace(TABLE, labels=torch.zeros(50, dtype=torch.int64))
     renamed = replace(negative, ids=("new", *TABLE.ids[1:]))
-    assert labelling_of(negative, NONE) != labelling_of(renamed, NONE)
+    assert labelling(negative, NONE) != labelling(renamed, NONE)
 
 
 @pytest.fixture
@@ -138,4 +143,40 @@ def test_protections_whose_noise_belongs_to_steps_need_no_marks(protection):
 
 def test_records_without_labels_are_refused():
     with pytest.raises(ValueError, match="no labels"):
-        labelling_of(replace(TABLE, labels=None), NONE)
+        labelling(replace(TABLE, labels=None), NONE)
+
+
+@pytest.mark.parametrize("kept_back", [1, 10])
+def test_what_a_private_alignment_left_over_does_not_matter(tmp_path, kept_back):
+    """Its records are what the peer chose to bring: other ones must not get other noise."""
+    made = []
+    for start, table in enumerate((TABLE, TABLE.ordered_by(TABLE.ids[:-kept_back]))):
+        folder = tmp_path / str(start)
+        folder.mkdir()
+        (folder / "run.key").touch(mode=0o600)
+        (folder / "run.key").write_bytes(bytes(range(32)))  # all but the key was lost
+        kept = Persistence.in_folder(folder, "residual")
+        kept.hold_labels(TABLE.ids, TABLE.labels)  # all rows of the file
+        kept.hold_labels(table.ids, table.labels)  # as LabelParty does with those that are shared
+        rows = torch.arange(30)
+        agreement = Agreement(table.ids, rows, rows[:0], torch.arange(30, 40), order_seed=1)
+        made.append(
+            RecordMarks.made_by(
+                kept.key.noise(), Residual(sigma=1.0), table, agreement, NONE, kept
+            ).by_position
+        )
+        kept.close()
+    assert torch.equal(*made)
+
+
+def test_labels_that_nobody_holds_any_more_end_a_run_before_a_peer_is_met(tmp_path):
+    """Otherwise a changed label of a shared record would end it at the step computed again."""
+    kept = Persistence.in_folder(tmp_path, "residual")
+    kept.hold_labels(TABLE.ids, TABLE.labels)
+    kept.journal.bind({"steps_per_epoch": "1"})
+    kept.journal.settle(0, bytes(32), bytes(32))
+    (tmp_path / "labels.held").unlink()
+    for labels in (TABLE.labels, 1 - TABLE.labels):  # alike, whatever the labels are
+        with pytest.raises(DataError, match=r"labels\.held is missing"):
+            kept.hold_labels(TABLE.ids, labels)
+    kept.close()

@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cutlayer.alignment.shared_ids import id_digests
-from cutlayer.errors import ConfigurationError
+from cutlayer.errors import ConfigurationError, DataError
+from cutlayer.rng import tensor_digest
 from cutlayer.transcript.tensor_file import read_tensor_file, write_tensor_file
 
 _KIND = "parties.labels/1"
 _NAMES = ("marks", "records")
+_PURPOSE = b"cutlayer labelling"
 _SHOWN = 3
 _FIX = "Put the file back, or begin a run of another name."
 
@@ -43,9 +45,16 @@ def hold_labels(
 
     Raises:
         ConfigurationError: a label has changed.
-        DataError: the file is damaged.
+        DataError: the file is damaged, or missing though messages have left.
         StorageError: it cannot be written.
     """
+    if released and not path.exists():
+        # Without it, a changed label would show in the first reply that is computed again: an end
+        # that depends on the labels of the very records that the peer brings.
+        raise DataError(
+            f"label party: {path} is missing, but this run has sent {released} messages, so nobody "
+            f"can say whether a label has changed since. {_FIX}"
+        )
     records, marks = _marked(key, ids, labels)
     kept_records, kept_marks = _read(path) if path.exists() else (records[:0], marks[:0])
     place = np.searchsorted(kept_records, records)
@@ -66,6 +75,18 @@ def hold_labels(
         "marks": torch.from_numpy(marks[order]),
     }
     write_tensor_file(path, _KIND, tensors)
+
+
+def labelling_of(ids: Sequence[str], labels: Tensor) -> bytes:
+    """A digest of all ids and labels of the label party, in any order; 32 bytes.
+
+    Args:
+        ids: of all its records, whichever of them the peer has.
+        labels: theirs, 0 or 1, ``(records,)``.
+    """
+    digests = id_digests(ids, salt=_PURPOSE).view("<i8")
+    order = np.lexsort(digests.T)
+    return tensor_digest(torch.from_numpy(digests[order]), labels[order])
 
 
 def _marked(

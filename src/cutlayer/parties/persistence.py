@@ -1,7 +1,7 @@
 """Persistence: what a party keeps of a run, so that nothing is lost and nothing sent twice."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from cutlayer.durable import create_private
 from cutlayer.parties.checkpoint import CheckpointStore
 from cutlayer.parties.first_start import FirstStart
-from cutlayer.parties.held_labels import hold_labels
+from cutlayer.parties.held_labels import hold_labels, labelling_of
 from cutlayer.parties.release_journal import ReleaseJournal
 from cutlayer.parties.run_key import RunKey
 
@@ -42,6 +42,7 @@ class Persistence:
     """Where the party's records come from, for messages; ``None`` where they are from no file."""
     settings: Mapping[str, float] | None = None
     """Numbers of which a change between two starts is told, such as the learning rate."""
+    _labellings: list[bytes] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @classmethod
     def in_folder(
@@ -119,11 +120,18 @@ class Persistence:
 
         Raises:
             ConfigurationError: one has changed, and messages have left.
-            DataError: the file is damaged.
+            DataError: the file is damaged, or missing though messages have left.
             StorageError: it cannot be read or written.
         """
         path, released = self.folder / _LABELS_FILE, self.journal.released if self.journal else 0
         hold_labels(path, self.key.labels_key, ids, labels, released=released)
+        if not self._labellings:  # later calls may hold fewer records, which the peer has chosen
+            self._labellings.append(labelling_of(ids, labels))
+
+    @property
+    def labelling(self) -> bytes | None:
+        """A digest of the labels that :meth:`hold_labels` was given first; ``None`` before."""
+        return self._labellings[0] if self._labellings else None
 
     def close(self) -> None:
         """Let go of the run's folder."""

@@ -1,21 +1,19 @@
 """Record marks: what the noise of a visit knows the training records by."""
 
 from dataclasses import dataclass
+from hashlib import sha256
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from cutlayer.alignment.shared_ids import id_digests
 from cutlayer.data.tensor_records import Records
 from cutlayer.parties.agreement import Agreement
 from cutlayer.parties.canaries import Canaries
+from cutlayer.parties.held_labels import labelling_of
 from cutlayer.parties.persistence import Persistence
 from cutlayer.parties.release_journal import LABELLING
 from cutlayer.protections.base import Protection, Stage
 from cutlayer.rng import NoiseSource, tensor_digest
-
-_PURPOSE = b"cutlayer labelling"
 
 
 @dataclass(frozen=True)
@@ -40,21 +38,22 @@ class RecordMarks:
         """Marks for a protection whose noise belongs to visits; empty ones for the others.
 
         The labelling is that of all labels that this party had at the first start that sent
-        something, so that its file may grow between starts. Changed labels of training records are
-        refused before the peer is met; where that was not seen, or where the first start is not on
-        record, as in a restored folder, other labels get other noise.
+        something, whatever the peer brings; so its file may grow between starts. Changed labels
+        of training records are refused before the peer is met; where that was not seen, or where
+        the first start is not on record, as in a restored folder, other labels get other noise.
 
         Args:
             noise: of the training.
             protection: of the training.
-            records: all that the label party has.
+            records: of the label party; what ``persistence.hold_labels`` was given counts, if
+                anything, since these may be only what a private alignment found.
             agreement: which of them take part.
             canaries: the labels that are trained on.
             persistence: of the run.
         """
         if protection.stage is not Stage.RESIDUAL:
             return cls(torch.zeros(len(agreement.train), 0, dtype=torch.uint8), {})
-        labelling, binding = labelling_of(records, canaries), {}
+        labelling, binding = _labelling(records, canaries, persistence), {}
         if persistence is not None:
             seal = persistence.key.sealed_labelling
             trained = seal(tensor_digest(canaries.training_labels[agreement.train]))
@@ -69,24 +68,16 @@ class RecordMarks:
         return cls(noise.marks(train, labelling), binding)
 
 
-def labelling_of(records: Records, canaries: Canaries) -> bytes:
-    """A digest of all ids and labels that the label party has, whatever the peer brings.
-
-    Args:
-        records: with labels, in any order.
-        canaries: the coins among them, which count as labels.
-
-    Returns:
-        32 bytes.
+def _labelling(records: Records, canaries: Canaries, persistence: Persistence | None) -> bytes:
+    """A digest of all labels that the label party has, coins among them.
 
     Raises:
         ValueError: the records have no labels.
     """
-    if records.labels is None:
-        raise ValueError("the records have no labels.")
-    ids = id_digests(records.ids, salt=_PURPOSE).view("<i8")
-    order = np.lexsort(ids.T)
+    held = persistence.labelling if persistence is not None else None
+    if held is None:
+        if records.labels is None:
+            raise ValueError("the records have no labels.")
+        held = labelling_of(records.ids, records.labels)
     coins = canaries.mask.nonzero().flatten()
-    return tensor_digest(
-        torch.from_numpy(ids[order]), records.labels[order], coins, canaries.training_labels[coins]
-    )
+    return sha256(held + tensor_digest(coins, canaries.training_labels[coins])).digest()
