@@ -60,7 +60,7 @@ def test_no_leak_above_its_bound_needs_no_words(findings, make_findings):
 @pytest.mark.parametrize(
     ("known", "words"),
     [
-        ([], "(features alone may tell more, which was not measured here)"),
+        ([], "(features alone may tell more, by themselves, which only a run)"),
         ([features(0.76)], "(features alone, without any message, read 0.760)"),
     ],
     ids=["unmeasured", "measured"],
@@ -86,7 +86,7 @@ def test_the_first_sentence_says_what_a_proof_is_about(findings, make_findings, 
         ((0.75, 0.73, 0.77), [features(0.74, 0.752)], "read 0.740, which explains it"),
         ((0.75, 0.73, 0.77), [features(0.72, 0.73)], "above the bound too and explains a part"),
         ((0.75, 0.73, 0.77), [features(0.65, 0.66)], "read 0.650, which does not explain it"),
-        ((0.75, 0.73, 0.77), [], "which was not measured here"),
+        ((0.75, 0.73, 0.77), [], "by themselves, which only a run"),
         # No interval was kept, so chance is no explanation.
         ((0.75, None, None), [features(0.65)], "norm reads 0.750 from the whole training"),
     ],
@@ -113,7 +113,7 @@ def test_leaks_of_one_reason_share_its_words(findings, make_findings):
         for row in findings.rows
     ]
     text = why_above(summary(make_findings(rows=rows)))
-    assert text.count("which was not measured here") == 1
+    assert text.count("by themselves, which only a run") == 1
     assert (
         "norm reads 0.800 from one release, more than the bound of 0.566, and norm reads 0.800 "
         "from the whole training, more than the bound of 0.700: that may be" in text

@@ -96,9 +96,9 @@ def _reason(row: FindingRow, summary: ProtectionSummary) -> str:
     features = features_alone(summary)
     if features is None:
         return (
-            "that may be what the non-label party's features tell by themselves, which was not "
-            "measured here: `cutlayer audit RUN` measures it where the run holds those features, "
-            "as one of demo does"
+            "that may be what the non-label party's features tell by themselves, which only a run "
+            "with both parties' files on one machine can measure (docs/auditing.md, \"Two "
+            'organisations that do not pool their data")'
         )
     alone = f"features alone, without any message, read {number(features.leak_auc)}"
     if (features.leak_auc_high or features.leak_auc or 0.0) >= (row.leak_auc or 0.0):

@@ -201,7 +201,7 @@ def verdicts(findings: Findings) -> list[Verdict]:
     summaries = by_protection(findings)
     found = [_verdict(summary) for summary in summaries if not summary.is_baseline]
     baselines = [summary for summary in summaries if summary.is_baseline]
-    return found + ([_baselines(baselines)] if baselines else [])
+    return found + ([_baselines(baselines, others=bool(found))] if baselines else [])
 
 
 def headlines(findings: Findings, at_most: int = 4) -> tuple[list[Verdict], int]:
@@ -435,10 +435,11 @@ def _proven(summary: ProtectionSummary) -> str:
     return "a bound is proven, but its value is not stated"
 
 
-def _baselines(summaries: list[ProtectionSummary]) -> Verdict:
+def _baselines(summaries: list[ProtectionSummary], *, others: bool) -> Verdict:
     """The trainings without gradients, which every protection has to beat."""
     utility = ", ".join(f"{s.label} {estimate(s.test_auc)}" for s in summaries)
-    text = f"no gradient is sent, so there is none to attack. Test AUC to beat: {utility}."
+    told = f"Test AUC to beat: {utility}" if others else f"Test AUC: {utility}"
+    text = f"no gradient is sent, so there is none to attack. {told}."
     return Verdict("baselines", "note", text, 3)
 
 

@@ -12,14 +12,15 @@ identity = "{identity}"                        # own key and certificate, and th
 epochs = 20                                  # (=)
 batch_size = 512                             # (=)
 cut_width = 32                               # (=) numbers of a record that cross
-seed = 0                                     # (=) of split and batch order
+seed = 0                                     # (=) of the split
 """
 _LABEL = """\
 label = "label"                              # the column with the outcome
 positive = "1"                               # its value that is positive
+# record = "1 GiB"                           # keeps the messages for `cutlayer audit`
 """
 
 
 def template(role: Role, file: str, identity: str = "identity") -> str:
-    """A configuration of under 15 lines that trains with a rigorous protection."""
+    """A configuration of about 15 lines that trains with a rigorous protection."""
     return _SHARED.format(file=file, label=_LABEL if role is Role.LABEL else "", identity=identity)
