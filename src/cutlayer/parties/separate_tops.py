@@ -11,11 +11,11 @@ from torch.nn.parameter import is_lazy
 
 from cutlayer.errors import ConfigurationError
 
-_WHY = (
+WHY = (
     "The message top may learn from noisy residuals only, and the prediction top learns from clean "
     "labels: what they share carries labels into messages, past every bound."
 )
-_REMEDY = "Build each top with modules and tensors of its own; copy.deepcopy gives equal weights."
+REMEDY = "Build each top with modules and tensors of its own; copy.deepcopy gives equal weights."
 
 
 def require_separate_tops(message_top: nn.Module, prediction_top: nn.Module) -> None:
@@ -30,15 +30,18 @@ def require_separate_tops(message_top: nn.Module, prediction_top: nn.Module) -> 
     """
     if message_top is prediction_top:
         raise ConfigurationError(
-            f"label party: message top and prediction top are one module. {_WHY} {_REMEDY}"
+            f"label party: message top and prediction top are one module. {WHY} {REMEDY}"
         )
-    mine, other = _registered(message_top), _registered(prediction_top)
-    pairs = [*product(mine, _kept(prediction_top)), *product(_kept(message_top), other)]
+    mine, other = registered_tensors(message_top), registered_tensors(prediction_top)
+    pairs = [
+        *product(mine, kept_tensors(prediction_top)),
+        *product(kept_tensors(message_top), other),
+    ]
     for (name, tensor), (other_name, other_tensor) in [*product(mine, other), *pairs]:
         if _overlap(tensor, other_tensor):
             raise ConfigurationError(
                 f"label party: {name} of the message top and {other_name} of the prediction top "
-                f"share memory. {_WHY} {_REMEDY}"
+                f"share memory. {WHY} {REMEDY}"
             )
 
 
@@ -58,7 +61,7 @@ def require_separate_optimizers(
     if mine & (other | foreign) or other & own:
         raise ConfigurationError(
             "label party: the optimizers of message top and prediction top hold the same "
-            f"parameters. {_WHY} make_optimizer must return a new optimizer in each call, for the "
+            f"parameters. {WHY} make_optimizer must return a new optimizer in each call, for the "
             "parameters that it is given."
         )
 
@@ -77,7 +80,7 @@ def untouched(top: nn.Module, name: str) -> Iterator[None]:
     if _marks(top) != before:
         raise ConfigurationError(
             f"label party: a step of the other top changed weights or gradients of the {name} top."
-            f" {_WHY} {_REMEDY}"
+            f" {WHY} {REMEDY}"
         )
 
 
@@ -89,7 +92,7 @@ def _optimized(optimizer: torch.optim.Optimizer) -> set[int]:
 def _marks(top: nn.Module) -> list[tuple[int, ...]]:
     """Numbers that change with every write to a tensor of the top or to its gradient."""
     marks = []
-    for _, tensor in _registered(top):
+    for _, tensor in registered_tensors(top):
         memory = 0 if is_lazy(tensor) else tensor.data_ptr()
         gradient = tensor.grad if tensor.is_leaf else None
         written = () if gradient is None else (id(gradient), gradient._version)
@@ -97,12 +100,12 @@ def _marks(top: nn.Module) -> list[tuple[int, ...]]:
     return marks
 
 
-def _registered(top: nn.Module) -> list[tuple[str, Tensor]]:
+def registered_tensors(top: nn.Module) -> list[tuple[str, Tensor]]:
     """Parameters and buffers by name."""
     return [*top.named_parameters(), *top.named_buffers()]
 
 
-def _kept(top: nn.Module) -> list[tuple[str, Tensor]]:
+def kept_tensors(top: nn.Module) -> list[tuple[str, Tensor]]:
     """Tensors that plain attributes of the top's modules lead to."""
     known = {id(module) for module in top.modules()}
     found: list[tuple[str, Tensor]] = []
@@ -112,7 +115,7 @@ def _kept(top: nn.Module) -> list[tuple[str, Tensor]]:
             found.append((name, value))
         elif isinstance(value, nn.Module) and id(value) not in known:
             known.add(id(value))
-            found.extend((f"{name}.{part}", tensor) for part, tensor in _registered(value))
+            found.extend((f"{name}.{part}", tensor) for part, tensor in registered_tensors(value))
             look(name, vars(value))
         elif isinstance(value, dict | list | tuple) and id(value) not in known:
             known.add(id(value))
@@ -133,11 +136,11 @@ def _overlap(one: Tensor, other: Tensor) -> bool:
         return True
     if one.device != other.device:
         return False
-    (begin, end), (other_begin, other_end) = _memory(one), _memory(other)
+    (begin, end), (other_begin, other_end) = memory_of(one), memory_of(other)
     return begin < other_end and other_begin < end
 
 
-def _memory(tensor: Tensor) -> tuple[int, int]:
+def memory_of(tensor: Tensor) -> tuple[int, int]:
     """Where the tensor's whole storage begins and ends; nowhere, if it has none."""
     if is_lazy(tensor) or tensor.layout != torch.strided:
         return 0, 0

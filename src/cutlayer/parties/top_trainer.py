@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from cutlayer.errors import ConfigurationError, DataError, ProtectionError
 from cutlayer.parties.compute import Accumulator, Compute, MakeOptimizer
+from cutlayer.parties.message_top_probe import MessageTopProbe
 from cutlayer.parties.separate_tops import (
     require_separate_optimizers,
     require_separate_tops,
@@ -230,8 +231,10 @@ class ResidualTopTrainer(TopTrainer):
     So labels reach messages through the noisy residual alone, which is what the guarantee needs.
     Its noise belongs to the record and the visit, whatever the step, the batch and the activation:
     a second answer for the same visit differs from the first by numbers that no label changes.
-    Tops and optimizers that share tensors are refused, here or before the first message is sent. A
-    message top that reads labels from elsewhere, as from a global variable, cannot be seen.
+    Tops and optimizers that share tensors are refused, here or before the first message is sent,
+    and so is a message top that reads the prediction top some other way, or is written by it, as
+    far as :class:`~cutlayer.parties.message_top_probe.MessageTopProbe` can see. A message top that
+    reads labels from elsewhere, as from a global variable, cannot be seen.
 
     Raises:
         ConfigurationError: the tops, or their optimizers, share tensors.
@@ -250,6 +253,8 @@ class ResidualTopTrainer(TopTrainer):
         self._message_top, self._prediction_top = message_top, prediction_top
         self._message_forward = compute.forward_of(message_top)
         self._prediction_forward = compute.forward_of(prediction_top)
+        run = compute.precise(message_top)
+        self._probe = MessageTopProbe(message_top, prediction_top, run)
         self._protection, self._noise = protection, noise
         self._message_steps, self._prediction_steps = (
             Accumulator(make_optimizer(list(top.parameters())))
@@ -262,15 +267,17 @@ class ResidualTopTrainer(TopTrainer):
     def answer(self, question: StepInput) -> StepOutput:
         with untouched(self._prediction_top, "prediction"):
             answer = self._make_message(question)
-        with untouched(self._message_top, "message"):
+        self._probe.begin(question.activation)
+        with self._probe.unwritten(), untouched(self._message_top, "message"):
             self._learn_to_predict(question)
+        self._probe.require_unread()
         return answer
 
     @override
     def update(self, *, complete: bool) -> None:
         with untouched(self._prediction_top, "prediction"):
             self._message_steps.finish(complete=complete)
-        with untouched(self._message_top, "message"):
+        with self._probe.unwritten(), untouched(self._message_top, "message"):
             self._prediction_steps.finish(complete=complete)
 
     @override
