@@ -11,7 +11,7 @@ from scipy import stats
 from cutlayer.errors import ProtectionError
 from cutlayer.leakage.sum_kl import sum_kl
 from cutlayer.leakage.sum_kl_bounds import leak_auc_bound, sum_kl_for_error, sum_kl_for_leak_auc
-from cutlayer.protections.batch_statistics import BatchStatistics
+from cutlayer.protections.batch_statistics import ROWS_FOR_OWN_STATISTICS, BatchStatistics
 from cutlayer.protections.marvell import Marvell
 from cutlayer.protections.marvell_solver import solve_marvell
 from cutlayer.rng import SeededNoise
@@ -219,6 +219,14 @@ def test_variances_that_are_ignored_still_count_in_the_guarantee():
     for protection in (blind, seeing):
         protection.perturb(gradient, labels, noise=SeededNoise(0))
     assert blind.guarantee(1).leak_auc > 0.99 > 0.95 > seeing.guarantee(1).leak_auc
+
+
+@pytest.mark.parametrize("strength", [{"s": 4.0}, {"max_leak_auc": 0.65}])
+def test_the_guarantee_names_a_changing_factor_on_one_class(strength):
+    grounds = Marvell(**strength).guarantee(1).grounds
+    for words in ("pos_weight", "class weights", "focal", "changes during the training"):
+        assert words in grounds
+    assert f"fewer than {ROWS_FOR_OWN_STATISTICS} rows in a batch" in grounds
 
 
 def test_before_the_first_batch():

@@ -79,7 +79,8 @@ class Marvell(GradientProtection):
 
     ``statistics="averaged"`` (default) describes the classes by averages over batches, so that a
     batch with one class, or with a handful of positives, is perturbed like any other. When all
-    gradients change their scale by one factor, as under a loss scaler, the averages follow.
+    gradients change their scale by one factor, as under a loss scaler, the averages follow. They do
+    not follow a factor on one class that changes during the training.
     ``statistics="batch"`` is the paper to the letter and refuses a batch with one class.
 
     Two rules go beyond the paper. A row of zeros whose class would get no noise gets that of the
@@ -227,7 +228,9 @@ class Marvell(GradientProtection):
         check.at_least("releases", releases, 0)
         grounds = (
             "Holds only if gradients of a class were isotropic Gaussian, and alike from batch to "
-            "batch up to jumps of their scale; sumKL of releases adds"
+            "batch up to jumps of one scale for both classes: a factor on one class (pos_weight, "
+            "class weights, focal loss) that changes during the training is not followed where a "
+            "class has fewer than 30 rows in a batch; sumKL of releases adds"
         )
         each = self._memory.largest_sum_kl
         if self.s is None:
