@@ -60,7 +60,7 @@ def test_no_leak_above_its_bound_needs_no_words(findings, make_findings):
 @pytest.mark.parametrize(
     ("known", "words"),
     [
-        ([], "(features alone may tell more, by themselves, which only a run)"),
+        ([], "(features alone may tell more, which was not measured here)"),
         ([features(0.76)], "(features alone, without any message, read 0.760)"),
     ],
     ids=["unmeasured", "measured"],
