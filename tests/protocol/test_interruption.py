@@ -1,4 +1,5 @@
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -140,6 +141,59 @@ def test_no_descriptor_and_no_thread_is_left_behind():
         with pytest.raises(KeyboardInterrupt), interruptible():
             knock()
     assert counts() == before
+
+
+@pytest.fixture
+def no_descriptor():
+    """No further descriptor can be opened."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.fixture
+def no_thread():
+    """No further thread can be started: no address space has room for its stack."""
+    before = threading.stack_size(1 << 47)
+    yield
+    threading.stack_size(before)
+
+
+@pytest.mark.parametrize(
+    ("shortage", "error"), [("no_descriptor", OSError), ("no_thread", RuntimeError)]
+)
+def test_a_shortage_leaves_the_handlers_as_they_were(request, shortage, error):
+    before = [signal.getsignal(number) for number in SIGNALS]
+    request.getfixturevalue(shortage)
+    with pytest.raises(error), interruptible():
+        pass
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+SLOW_END = """
+import os, signal, time
+from cutlayer.protocol import interruption
+from cutlayer.protocol.interruption import interruptible, whole
+
+interruption.TAKE_UP_SECONDS = 0.2
+with interruptible(lambda: print("was forced", flush=True)):
+    try:
+        with whole():
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        time.sleep(1)
+        print("ended in order", flush=True)
+"""
+
+
+def test_an_end_after_a_message_has_the_time_of_an_end_in_order():
+    """1 s, with 0.2 s to notice the signal and 15 s to end."""
+    done = subprocess.run([sys.executable, "-c", SLOW_END], capture_output=True, check=False)
+    assert done.stdout == b"ended in order\n"
 
 
 BUSY = """

@@ -70,17 +70,23 @@ def interruptible(before_force: Callable[[], object] = bool) -> Iterator[None]:
 
     Raises:
         Interruption: a signal came.
+        OSError: no descriptor is left to notice signals with.
+        RuntimeError: the system allows no further thread.
     """
     before = {
-        number: signal.signal(number, _interrupt)
+        number: signal.getsignal(number)
         for number in SIGNALS
         if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN
     }
-    watch = _Watch(frozenset(before), before_force)
     try:
-        yield
+        for number in before:
+            signal.signal(number, _interrupt)
+        watch = _Watch(frozenset(before), before_force)
+        try:
+            yield
+        finally:
+            watch.close()
     finally:
-        watch.close()
         for number, handler in before.items():
             signal.signal(number, handler)
         _Hold.pending, _Hold.taken_up = None, False
@@ -102,7 +108,8 @@ def whole() -> Iterator[None]:
     finally:
         _Hold.depth -= 1
         if _Hold.pending is not None and not _Hold.depth:
-            number, _Hold.pending = _Hold.pending, None
+            number = _Hold.pending
+            _Hold.pending, _Hold.taken_up = None, True
             raise Interruption(number)
 
 
@@ -136,9 +143,14 @@ class _Watch:
         self._here.setblocking(False)
         self._there.setblocking(False)
         self._over = threading.Event()
-        self._earlier = signal.set_wakeup_fd(self._there.fileno(), warn_on_full_buffer=False)
         self._thread = threading.Thread(target=self._watch, name="cutlayer signals", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._here.close()
+            self._there.close()
+            raise
+        self._earlier = signal.set_wakeup_fd(self._there.fileno(), warn_on_full_buffer=False)
 
     def close(self) -> None:
         """Watch no longer."""
