@@ -12,8 +12,10 @@ from cutlayer.errors import (
 )
 from cutlayer.protocol import Deadlines, Kind, Role, Session, Shape, State, in_memory_pair
 from cutlayer.protocol.codec import encode
+from cutlayer.protocol.interruption import _Farewells
 from cutlayer.protocol.messages import ErrorCode, Message
 from cutlayer.protocol.session import TRANSITIONS
+from cutlayer.protocol.transports.in_memory import InMemoryTransport
 
 QUICK = Deadlines(connect=1, handshake=1, step=1)
 
@@ -197,6 +199,25 @@ def test_a_failing_party_says_so_and_closes(sessions):
         label.receive_fields(Kind.HELLO)
     assert "secret" not in str(caught.value)
     assert not caught.value.stopped
+
+
+class Unclosable(InMemoryTransport):
+    """An end whose connection cannot be closed in order."""
+
+    def close(self):
+        super().close()
+        raise OSError("the socket is broken")
+
+
+def test_a_transport_that_fails_to_close_leaves_no_farewell_behind():
+    here, _ = in_memory_pair()
+    here.__class__ = Unclosable
+    with (
+        pytest.raises(OSError, match="the socket is broken"),
+        Session(Role.LABEL, here, run="run", deadlines=QUICK),
+    ):
+        assert len(_Farewells.known) == 1
+    assert not _Farewells.known
 
 
 def test_an_unknown_code_of_the_peer_is_refused(sessions):

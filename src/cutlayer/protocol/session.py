@@ -217,10 +217,12 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         """Whatever happened: tell the peer if it cannot know, and let go of the transport."""
-        if kind is not None and not issubclass(kind, ConnectionLostError):
-            self.abort(code_for(kind))
-        self._transport.close()
-        self._held.close()
+        with self._held:
+            try:
+                if kind is not None and not issubclass(kind, ConnectionLostError):
+                    self.abort(code_for(kind))
+            finally:
+                self._transport.close()
 
     def _leave_stopped(self) -> None:
         """Tell the peer from another thread, while this one computes and cannot."""
