@@ -1,7 +1,9 @@
 """Meeting the peer, and meeting it again, whatever else comes to the port."""
 
 import re
+import select
 import socket
+import struct
 import threading
 import time
 from contextlib import suppress
@@ -125,6 +127,32 @@ def test_nobody_listening_ends_at_the_deadline(network):
 def test_nobody_connecting_ends_at_the_deadline(listener):
     with pytest.raises(DeadlineError, match="non-label party to connect"):
         listener.meet(deadline=0.05)
+
+
+def test_a_connection_that_is_reset_at_once_is_attempted_again(monkeypatch):
+    connect, met = socket.create_connection, []
+
+    def reset(connected, accepted):
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        accepted.close()
+        poll = select.poll()
+        poll.register(connected, select.POLLIN)
+        assert poll.poll(10_000)
+
+    def reset_the_first(address, timeout):
+        if met:
+            return connect(address, timeout=timeout)
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            met.append(connect(server.getsockname(), timeout=timeout))
+            reset(met[0], server.accept()[0])
+        return met[0]
+
+    monkeypatch.setattr(socket, "create_connection", reset_the_first)
+    with StreamListener() as listening, StreamConnector(listening.address) as connecting:
+        here, there = meet(listening, connecting)
+        assert_speak(here, there)
+        here.close()
+        there.close()
 
 
 def test_a_taken_port_is_a_clear_error(network, listener):

@@ -172,8 +172,12 @@ def _open(
         ProtocolError: the other side does not speak TLS.
         ConnectionLostError: the other side went away.
     """
-    who = _address_of(connected)
-    patient = PatientSocket(connected)
+    try:
+        who, patient = _address_of(connected), PatientSocket(connected)
+    except OSError as error:  # it may reset a connection as soon as it is there
+        raise ConnectionLostError(
+            f"The other side closed the connection at once ({error.strerror or error})."
+        ) from error
     if identity is None or context is None:
         return StreamTransport(patient, f"plain text with {who}")
     channel = TlsChannel(patient, context, server_name)
