@@ -3,6 +3,7 @@
 import socket
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -106,3 +107,24 @@ def test_a_handshake_that_ends_when_it_is_one_too_many_is_in_or_out(doorway):
 def test_a_handshake_that_ends_when_the_door_closes_is_in_or_out(doorway):
     doorway.door.close()
     require_in_or_out(doorway)
+
+
+def test_a_door_that_gets_no_thread_drops_the_visitor_and_lets_the_next_one_in():
+    welcomed = []
+    door = Door(socket.create_server(("127.0.0.1", 0)), Visitor, welcomed.append)
+    before = threading.stack_size(1 << 47)  # no address space has room for such a thread
+    try:
+        with socket.create_connection(("127.0.0.1", door.port), timeout=10) as stranger:
+            stranger.sendall(WORD)
+            with suppress(ConnectionResetError):
+                assert stranger.recv(1) == b""
+    finally:
+        threading.stack_size(before)
+    with socket.create_connection(("127.0.0.1", door.port), timeout=10) as stranger:
+        stranger.sendall(WORD)
+        ends = time.monotonic() + 10
+        while not welcomed and time.monotonic() < ends:
+            time.sleep(0.01)
+        assert len(welcomed) == 1
+        welcomed[0].discard()
+    door.close()

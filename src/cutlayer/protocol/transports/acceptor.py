@@ -110,7 +110,12 @@ class Door(Generic[Visitor]):
             elif visitor is not None:
                 visitor.discard()
 
-        threading.Thread(target=shake, name="cutlayer handshake", daemon=True).start()
+        try:
+            threading.Thread(target=shake, name="cutlayer handshake", daemon=True).start()
+        except RuntimeError:  # the system allows no further thread now; the peer comes again
+            with self._lock:
+                self._handshakes.remove(connected)
+            connected.close()
 
     def _send_away(self, *, keep: int) -> None:
         """End the handshakes of all but the newest."""
