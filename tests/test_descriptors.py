@@ -1,8 +1,11 @@
 """Descriptors run out when strangers take them; what must be written is written all the same."""
 
 import json
+import os
+import resource
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -81,6 +84,26 @@ def test_what_cannot_be_opened_in_the_end_is_an_error_with_the_reason(tmp_path):
     for text in said:
         assert text.startswith("StorageError: Cannot write ")
         assert "Too many open files" in text
+
+
+def test_a_block_inside_another_does_not_wait_again(monkeypatch):
+    """On a clock that only sleep moves: 30 s, in pauses of 0.1 s."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: now.append(now.pop() + seconds))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
+    waited = []
+    try:
+        for _ in range(2):
+            began = now[0]
+            with descriptors.descriptors_for_a_file(), descriptors.descriptors_for_a_file():
+                waited.append(now[0] - began)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert waited == pytest.approx([30, 30], abs=0.11)
 
 
 @pytest.mark.parametrize(

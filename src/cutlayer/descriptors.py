@@ -83,7 +83,13 @@ class _Reserve:
             self._held.append(number)
 
 
-_RESERVE = _Reserve()
+class _Nesting(threading.local):
+    """How many files a thread is writing, one inside another."""
+
+    depth = 0
+
+
+_RESERVE, _NESTING = _Reserve(), _Nesting()
 
 
 def set_aside() -> None:
@@ -96,16 +102,25 @@ def descriptors_for_a_file() -> Iterator[None]:
     """While a file is opened and written: those in reserve may be used.
 
     If there are still too few, connections that say nothing end within seconds, so this waits for
-    up to half a minute. What then cannot be opened fails as it would anyhow.
+    up to half a minute; inside another such block it does not wait again. What then cannot be
+    opened fails as it would anyhow.
     """
     _RESERVE.borrow()
+    _NESTING.depth += 1
     try:
-        give_up = time.monotonic() + _WAIT_SECONDS
-        while not _are_free(_AT_ONCE) and time.monotonic() < give_up:
-            time.sleep(_PAUSE_SECONDS)
+        if _NESTING.depth == 1:
+            _wait()
         yield
     finally:
+        _NESTING.depth -= 1
         _RESERVE.give_back()
+
+
+def _wait() -> None:
+    """Wait until there are enough for one file, or for too long."""
+    give_up = time.monotonic() + _WAIT_SECONDS
+    while not _are_free(_AT_ONCE) and time.monotonic() < give_up:
+        time.sleep(_PAUSE_SECONDS)
 
 
 def _are_free(count: int) -> bool:
