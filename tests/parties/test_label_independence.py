@@ -255,11 +255,13 @@ def test_a_part_of_a_few_chosen_records_is_refused_before_anybody_looks_at_label
         both = relabelled(brought, labels)
         said, end, error = seen_by_the_peer(tmp_path / str(number), both, name)
         shown = "training" if part == "train" else part
-        rule = rf"{LEAST_IN_PART - 1} of the \d+ shared records fall into the {shown} part, which"
+        rule = (
+            f"{LEAST_IN_PART - 1} of the {len(chosen + others)} shared records fall into the "
+            f"{shown} part, which needs at least {LEAST_IN_PART}"
+        )
         assert isinstance(error, DataError)
         for text, party in ((str(error), "label party: "), (end, "non-label party: ")):
-            assert f"{party}{LEAST_IN_PART - 1} of the {len(chosen + others)}" in text, rule
-            assert f"fall into the {shown} part, which needs at least {LEAST_IN_PART}" in text
+            assert f"{party}{rule}" in text
         assert not (tmp_path / str(number) / "label" / "shared.records").exists()
         seen.append((said, end))
     assert seen[0] == seen[1]
