@@ -153,6 +153,17 @@ def test_a_foreign_transcript_is_audited_by_one_command(cutlayer, tmp_path):
     assert cutlayer("report", "runs/sent-audit").returncode == 0
 
 
+@pytest.mark.parametrize("out", ["kept.txt", "kept.txt/within"])
+def test_an_audit_into_a_file_is_refused_before_anything_is_attacked(cutlayer, tmp_path, out):
+    from tests.audits.test_external_transcript import arrays, save
+
+    save(tmp_path / "sent.npz", arrays())
+    (tmp_path / "kept.txt").write_text("kept")
+    done = cutlayer("audit", "sent.npz", "--attacks", "norm", "--hints", "0", "--out", out)
+    assert (done.returncode, done.stdout) == (2, "")  # not even the bar of the attacks
+    assert "--out: kept.txt is a file. Name a folder." in done.stderr
+
+
 @pytest.mark.parametrize("command", ["audit", "report"])
 def test_a_file_that_is_no_run_is_one_message(cutlayer, tmp_path, command):
     (tmp_path / "notes.txt").write_text("nothing")

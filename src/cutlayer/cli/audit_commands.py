@@ -120,8 +120,6 @@ def audit(
             folder, findings = _of_recording(target[0], asked, limit, out, console)
     except ValueError as error:  # an attack refuses what was recorded, NaN say
         raise DataError(f"{shlex.join(map(str, target))}: {error}") from error
-    if folder.exists() and not folder.is_dir():
-        raise ConfigurationError(f"--out: {folder} is a file. Name a folder.")
     folder.mkdir(parents=True, exist_ok=True)
     write_findings(findings, folder / FINDINGS_FILE)
     show(folder, console)
@@ -153,8 +151,9 @@ def _of_recording(
 ) -> tuple[Path, Findings]:
     """Attack what lies there, whatever it is."""
     if (target / PLAN_FILE).exists():
+        folder = _folder(out, target)
         with ComparisonProgress(console) as progress, _interruptible():
-            return out or target, findings_of_run(
+            return folder, findings_of_run(
                 read_plan(target),
                 target,
                 asked.names,
@@ -163,16 +162,27 @@ def _of_recording(
                 workers=asked.workers,
             )
     if is_recorded_run(target):
+        folder = _folder(out, target)
         with _bar(console) as on_progress:
-            return out or target, findings_of_recorded_run(
+            return folder, findings_of_recorded_run(
                 target, **asked._asdict(), on_progress=on_progress
             )
     if target.exists() and is_external(target):
+        folder = _folder(out, Path("runs") / f"{target.stem}-audit")
         with _bar(console) as on_progress:
-            return out or Path("runs") / f"{target.stem}-audit", findings_of_external_transcript(
+            return folder, findings_of_external_transcript(
                 target, **asked._asdict(), on_progress=on_progress, max_bytes=limit
             )
     raise _nothing_to_attack(target)
+
+
+def _folder(out: Path | None, usual: Path) -> Path:
+    """Where findings and page go; refused before anything is attacked."""
+    folder = out or usual
+    for path in (folder, *folder.parents):
+        if path.exists() and not path.is_dir():
+            raise ConfigurationError(f"--out: {path} is a file. Name a folder.")
+    return folder
 
 
 def _nothing_to_attack(target: Path) -> DataError:
@@ -202,7 +212,7 @@ def _with_canaries(
         raise ConfigurationError(f"--canaries: at least 2, got {canaries}.")
     if len(target) == 1 and (target[0] / PLAN_FILE).exists():
         plan = _coins_alone(read_plan(target[0]), canaries)
-        folder = out or target[0] / f"canaries-{canaries}"
+        folder = _folder(out, target[0] / f"canaries-{canaries}")
         _announce(canaries, folder, console)
         with ComparisonProgress(console) as progress, _interruptible():
             run_comparison(plan, folder, progress)
@@ -215,7 +225,7 @@ def _with_canaries(
             f"parties (label party first), got {shlex.join(map(str, target))}. A training with "
             "canaries needs the files of both parties on this machine."
         )
-    folder = out or Path("runs") / f"{target[0].stem}-canaries-{canaries}"
+    folder = _folder(out, Path("runs") / f"{target[0].stem}-canaries-{canaries}")
     _announce(canaries, folder, console)
     with _bar(console, "training and audit") as on_progress:
         return folder, findings_of_canary_run(
