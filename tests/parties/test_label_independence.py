@@ -1,5 +1,6 @@
 """What labels decide: nothing that a peer can see before the farewell, whatever it brings."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -10,8 +11,8 @@ from cutlayer.audits.live.live_leak import live_attacks
 from cutlayer.errors import ConfigurationError, DataError, PeerEndedError, TermsMismatchError
 from cutlayer.parties import LabelParty, NonLabelParty, Persistence
 from cutlayer.parties.agreement import LEAST_IN_PART, agree_on
-from cutlayer.protections import PROTECTIONS, Marvell, Residual, parse_protection
-from cutlayer.protocol import InMemoryTransport, Kind
+from cutlayer.protections import PROTECTIONS, Marvell, NoNoise, Residual, parse_protection
+from cutlayer.protocol import InMemoryTransport, Kind, in_memory_pair
 from cutlayer.rng import SecretNoise
 from tests.parties.conftest import QUICK, adam, make_bottom, make_top, run_pair, tables, terms
 from tests.parties.test_resuming import meet
@@ -154,6 +155,42 @@ def test_no_labels_change_what_the_peer_sees_of_a_session(tmp_path, pair, name):
     assert len(seen["true"]) > (3 if name == FROZEN else 10)
     assert seen["true"][-1][0] == Kind.BYE
     assert all(said == seen["true"] for said in seen.values())
+
+
+class Closing(InMemoryTransport):
+    """The label party's end of the line: notes when it is closed."""
+
+    events: list[str]
+
+    def close(self):
+        self.events.append("closed")
+        super().close()
+
+
+def test_the_connection_is_closed_before_a_frozen_run_looks_at_labels(tmp_path, pair):
+    events = []
+
+    class Steps:
+        def on_progress(self, step, steps, rows):
+            events.append("step")
+
+    agreed = terms(mode="one round", cut_width=2)
+    label = LabelParty(
+        *(pair[0], agreed, NoNoise(), make_top, adam),
+        noise=SecretNoise(),
+        progress=(Steps(),),
+        deadlines=QUICK,
+    )
+    other = NonLabelParty(*(pair[1], agreed, make_bottom, adam), deadlines=QUICK)
+    here, there = in_memory_pair()
+    here = type("Noted", (Closing,), {"events": events})(here._outgoing, here._incoming)
+    with ThreadPoolExecutor(1) as pool:
+        played = pool.submit(other.run, there)
+        label.run(here, lambda half: events.append("kept"))
+        played.result(timeout=60)
+    assert events[0] == "closed"
+    assert set(events[1:-1]) == {"step"}
+    assert events[-1] == "kept"
 
 
 def test_a_prediction_head_that_diverges_is_noticed_once_the_peer_has_left(pair):

@@ -3,6 +3,8 @@
 import shutil
 import threading
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from itertools import cycle
@@ -23,7 +25,8 @@ from cutlayer.errors import (
 )
 from cutlayer.parties import Compute, InputShape, LabelParty, NonLabelParty, Persistence
 from cutlayer.protections import Marvell, NoNoise, Residual
-from cutlayer.protocol import InMemoryTransport, Role, in_memory_pair
+from cutlayer.protocol import InMemoryTransport, Kind, Role, in_memory_pair
+from cutlayer.rng import SecretNoise
 from tests.parties.conftest import QUICK, adam, make_bottom, make_top, run_pair, terms
 from tests.parties.test_two_parties import weights
 
@@ -110,6 +113,16 @@ class Fragile(InMemoryTransport):
         super().send(header, payload, deadline=deadline)
 
 
+class LosesFarewell(InMemoryTransport):
+    """Breaks when this party answers the farewell."""
+
+    def send(self, header, payload, *, deadline):
+        if header[6] == Kind.BYE:
+            self.close()
+            raise ConnectionLostError("cut")
+        super().send(header, payload, deadline=deadline)
+
+
 @pytest.fixture
 def folders(tmp_path, pair):
     made = []
@@ -132,6 +145,33 @@ def test_halves_name_the_step_that_they_have_come_to_also_after_fewer_epochs(fol
         top, bottom = meet(*run.parties(NoNoise()))
         batches = len(top.agreement.train) // run.terms.batch_size
         assert top.step == bottom.step == 3 * batches
+
+
+@pytest.mark.parametrize("changes", [{}, {"mode": "one round", "cut_width": 2}], ids=str)
+def test_a_farewell_that_is_lost_takes_nothing_from_the_label_party(folders, changes):
+    """It has all that it needs, and the peer does not come back."""
+    label, other = folders(**changes).parties(NoNoise())
+    top, bottom = meet(label, other, transport=LosesFarewell)
+    assert top.test.loss > 0
+    assert label.has_left
+    assert isinstance(bottom, ConnectionLostError)
+    assert other.complete is not None
+
+
+def test_a_farewell_that_is_lost_takes_no_predictions_either(pair):
+    asked = terms(mode="prediction")
+    label = LabelParty(
+        *(pair[0], asked, NoNoise(), make_top, adam), noise=SecretNoise(), deadlines=QUICK
+    )
+    other = NonLabelParty(*(pair[1], asked, make_bottom, adam), deadlines=QUICK)
+    here, there = in_memory_pair()
+    here = LosesFarewell(here._outgoing, here._incoming)
+    with ThreadPoolExecutor(1) as pool:
+        played = pool.submit(other.predict, there, lambda half: None, Encoder.fit(pair[1]))
+        agreement, logit = label.predict(here, lambda halves: None, Encoder.fit(pair[0]))
+        with suppress(ConnectionLostError):
+            played.result(timeout=60)
+    assert len(logit) == len(agreement.ids) == 200
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from cutlayer import check
 from cutlayer.data import BatchSchedule, Encoder
 from cutlayer.data.tensor_records import Records
-from cutlayer.errors import ConfigurationError, DataError
+from cutlayer.errors import ConfigurationError, ConnectionLostError, DataError
 from cutlayer.models import require_uncoupled_top
 from cutlayer.parties.agreement import Agreement, agree_on
 from cutlayer.parties.canaries import plant_canaries
@@ -147,7 +148,7 @@ class LabelParty:
         Args:
             transport: to the non-label party.
             keep: given the result before the peer is told that this party has it; for mode "one
-                round" after that.
+                round" once the connection is closed.
 
         Raises:
             TermsMismatchError: the parties were started with different settings.
@@ -172,28 +173,23 @@ class LabelParty:
         with self._session(transport) as session:
             opening = self._shake_hands(session)
             prepared = self._prepare(opening.agreement, begun=opening.begun)
-            if self._terms.mode == "one round":
-                self._schedule(prepared)  # refuses too few records while the peer can be told
-                everything = torch.arange(len(prepared.labels))
-                if opening.feature_copy:
-                    self._tell_operator(f"label party: {allowed_copy(self._terms.cut_width)}")
-                activation = self._receive_forward(session, Kind.FROZEN, everything)
-                crossed = arrived(components_of(activation), self._terms.cut_width)
-                self._tell_operator(f"label party: {crossed}")
-                self._keep_first_start()
-                self._take_leave(session)
-                # After the farewell: the peer need not wait for a training without it.
-                half = replace(self._train_alone(prepared, activation), crossed=crossed)
+            if self._terms.mode == "loop":
+                half = self._train_together(session, opening, prepared)
                 _keep(half, keep)
+                self._take_leave(session)
                 return half
-            head = self._head(prepared.inputs)
-            step = self._train(session, head, prepared, opening.step)
-            rows = prepared.agreement.held_out
-            activation = self._receive_forward(session, Kind.QUERY, rows)
-            logit = self._predict(head, activation, prepared.inputs.values[rows])
-            half = self._result(head, prepared, logit, step)
-            _keep(half, keep)
+            self._schedule(prepared)  # refuses too few records while the peer can be told
+            if opening.feature_copy:
+                self._tell_operator(f"label party: {allowed_copy(self._terms.cut_width)}")
+            everything = torch.arange(len(prepared.labels))
+            activation = self._receive_forward(session, Kind.FROZEN, everything)
+            crossed = arrived(components_of(activation), self._terms.cut_width)
+            self._tell_operator(f"label party: {crossed}")
+            self._keep_first_start()
             self._take_leave(session)
+        # The connection is closed, so that the peer does not see how long this takes.
+        half = replace(self._train_alone(prepared, activation), crossed=crossed)
+        _keep(half, keep)
         return half
 
     def run_alone(self) -> TopHalf:
@@ -280,7 +276,8 @@ class LabelParty:
         """Both have all they need."""
         session.receive_fields(Kind.BYE)
         self.has_left = True
-        session.send_fields(Kind.BYE)
+        with suppress(ConnectionLostError):  # a peer that misses the answer ends all the same
+            session.send_fields(Kind.BYE)
 
     def _prepare(self, agreement: Agreement, *, begun: bool = False) -> Prepared:
         """Order and encode the own records and plant the canaries, once for all connections."""
@@ -322,6 +319,15 @@ class LabelParty:
         return DataError(
             "label party: training needs labels, and the records have none. Name their column."
         )
+
+    def _train_together(self, session: Session, opening: Opening, prepared: Prepared) -> TopHalf:
+        """Train with the peer, and predict the held-out records."""
+        head = self._head(prepared.inputs)
+        step = self._train(session, head, prepared, opening.step)
+        rows = prepared.agreement.held_out
+        activation = self._receive_forward(session, Kind.QUERY, rows)
+        logit = self._predict(head, activation, prepared.inputs.values[rows])
+        return self._result(head, prepared, logit, step)
 
     def _train(self, session: Session, head: TopTrainer, prepared: Prepared, begin: int) -> int:
         """The loop: activation in, perturbed gradient out, update; the step that it has come to."""
