@@ -1,14 +1,22 @@
 """Labels that decide nothing the peer can see: by command, on generated files."""
 
 import json
+from pathlib import Path
 
 import polars as pl
 import pytest
 import torch
 
 from cutlayer.data import Split
-from cutlayer.errors import LeakStopError
+from cutlayer.errors import ConfigurationError, DataError, LeakStopError, StorageError
+from cutlayer.operation.network_watch import WatchedEndpoint, WatchedTransport
+from cutlayer.operation.status import RunStatus
+from cutlayer.protocol import Kind
+from cutlayer.runs.configuration import LabelConfiguration, read_configuration
 from cutlayer.runs.guarded_observer import GuardedObserver
+from cutlayer.runs.monitor import Unmonitored
+from cutlayer.runs.party_runs import STOPPED_FILE, run_label_party
+from cutlayer.runs.session_opening import read_records
 from cutlayer.transcript.release import Release
 from tests.runs.test_two_commands import Pair, assert_ended_well, pair
 
@@ -94,18 +102,99 @@ class Failing:
             raise self.error
 
 
-def test_an_audit_that_fails_is_told_to_the_operator_and_ends_nothing():
-    told, audit = [], Failing(ValueError("no direction"))
+@pytest.mark.parametrize("kind", [ValueError, DataError, ConfigurationError])
+def test_an_audit_that_fails_is_told_to_the_operator_and_ends_nothing(kind):
+    told, audit = [], Failing(kind("no direction"))
     guarded = GuardedObserver(audit, "the audit", told.append)
     guarded.on_release(RELEASE, torch.tensor([0, 0]), RELEASE.gradient)
     assert (guarded.has_failed, told) == (False, [])
     for _ in range(2):
         guarded.on_release(RELEASE, torch.tensor([1, 0]), RELEASE.gradient)
     assert (guarded.has_failed, audit.seen, len(told)) == (True, 2, 1)
-    assert told[0].startswith("label party: the audit failed at step 5 (ValueError: no direction)")
+    assert told[0].startswith(
+        f"label party: the audit failed at step 5 ({kind.__name__}: no direction)"
+    )
 
 
-def test_a_stop_that_the_operator_asked_for_passes():
-    guarded = GuardedObserver(Failing(LeakStopError("stop")), "the audit", print)
-    with pytest.raises(LeakStopError):
+@pytest.mark.parametrize("kind", [LeakStopError, StorageError])
+def test_a_stop_that_the_operator_asked_for_and_a_full_disk_pass(kind):
+    guarded = GuardedObserver(Failing(kind("stop")), "the audit", print)
+    with pytest.raises(kind):
         guarded.on_release(RELEASE, torch.tensor([1, 0]), RELEASE.gradient)
+
+
+class StopsAtStep:
+    """A live audit whose alarm stops the run."""
+
+    def __init__(self, before):
+        self.before = before
+
+    def on_release(self, release, labels, clean_gradient):
+        if release.step == 2:
+            self.before()
+            raise LeakStopError("the leak is high")
+
+
+class Noting(WatchedTransport):
+    """Notes at each message out what the label party's folder says of a stop."""
+
+    kept, said = None, ()
+
+    def send(self, header, payload, *, deadline):
+        text = self.kept.read_text() if self.kept.is_file() else None
+        self.said.append((header[6], text))
+        super().send(header, payload, deadline=deadline)
+
+
+class NotingMonitor(Unmonitored):
+    def __init__(self, kept):
+        self.kept, self.said = kept, []
+
+    def watched(self, endpoint):
+        status = RunStatus(epochs=1, planned_releases=1, releases=True)
+        kept = {"kept": self.kept, "said": self.said}
+        noting = type("Here", (Noting,), kept)
+
+        class Watched(WatchedEndpoint):
+            def meet(self, *, deadline):
+                return noting(endpoint.meet(deadline=deadline), status, lambda event: None)
+
+        return Watched(endpoint, status, lambda event: None)
+
+
+@pytest.fixture
+def stopped(pair, monkeypatch):
+    """A run that is stopped; gives what was on record at each message out, and the notices."""
+
+    def run(before=lambda kept: None):
+        monkeypatch.chdir(pair.folder / "label")
+        label = read_configuration(LabelConfiguration, Path("run.toml"), {})
+        kept = label.run_folder / STOPPED_FILE
+        monitor, told = NotingMonitor(kept), []
+        peer = pair.start("other")
+        with pytest.raises(LeakStopError, match="the leak is high"):
+            run_label_party(
+                label,
+                read_records(label),
+                observers=(StopsAtStep(lambda: before(kept)),),
+                tell=told.append,
+                monitor=monitor,
+            )
+        peer.communicate(timeout=60)
+        assert peer.returncode == 1
+        return monitor.said, told
+
+    return run
+
+
+def test_a_stop_is_on_record_before_the_peer_is_told(stopped):
+    said, _ = stopped()
+    assert said[-1] == (Kind.ERROR, "the leak is high\n")
+    assert said[-2] == (Kind.GRADIENT, None)
+
+
+def test_a_stop_that_cannot_be_written_is_still_a_stop(stopped):
+    """A folder in the place of the file stands for a disk that refuses it."""
+    said, told = stopped(lambda kept: kept.mkdir())
+    assert said[-1] == (Kind.ERROR, None)
+    assert any("the stop could not be written" in sentence for sentence in told)

@@ -1,8 +1,10 @@
 """A guarded observer: an audit that fails ends itself, and not the run."""
 
+from collections.abc import Callable
+
 from torch import Tensor
 
-from cutlayer.errors import CutlayerError
+from cutlayer.errors import LeakStopError, StorageError
 from cutlayer.parties.handshake import Tell
 from cutlayer.parties.observers import ReleaseObserver
 from cutlayer.transcript.release import Release
@@ -15,17 +17,26 @@ class GuardedObserver:
     that makes it fail under one label and not under the other would tell the peer that label. So
     it is left out from then on, and the operator alone is told.
 
-    Errors of cutlayer's own kinds pass: ``stop_above``, which the operator asked for and which
-    voids the guarantee, and a disk that is full.
+    Two errors pass: ``stop_above``, which the operator asked for and which voids the guarantee, and
+    a disk that is full.
 
     Args:
         observer: the audit.
         name: what it is, for the notice.
         tell: takes the notice.
+        on_stop: given the error of ``stop_above`` before it ends the session.
     """
 
-    def __init__(self, observer: ReleaseObserver, name: str, tell: Tell) -> None:
+    def __init__(
+        self,
+        observer: ReleaseObserver,
+        name: str,
+        tell: Tell,
+        *,
+        on_stop: Callable[[LeakStopError], None] = lambda _: None,
+    ) -> None:
         self._observer, self._name, self._tell = observer, name, tell
+        self._on_stop = on_stop
         self.has_failed = False
 
     def on_release(self, release: Release, labels: Tensor, clean_gradient: Tensor) -> None:
@@ -34,7 +45,10 @@ class GuardedObserver:
             return
         try:
             self._observer.on_release(release, labels, clean_gradient)
-        except CutlayerError:
+        except LeakStopError as stop:
+            self._on_stop(stop)
+            raise
+        except StorageError:
             raise
         except Exception as error:  # noqa: BLE001  (whatever it is, the peer must not notice)
             self.has_failed = True

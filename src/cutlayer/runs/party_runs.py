@@ -18,6 +18,7 @@ from cutlayer.errors import (
     ConnectionLostError,
     LeakStopError,
     PeerEndedError,
+    StorageError,
 )
 from cutlayer.findings.document import Findings, Utility
 from cutlayer.parties import (
@@ -109,9 +110,20 @@ def run_label_party(
                 held.callback(recorder.close)
                 looking.append(recorder)
             guarded = (
-                GuardedObserver(one, "the live audit (live_every)", tell) for one in observers
+                GuardedObserver(one, "the live audit (live_every)", tell, on_stop=keep_stop)
+                for one in observers
             )
             return (*looking, *guarded)
+
+        def keep_stop(stop: LeakStopError) -> None:
+            """Before the peer is told: whatever ends this process then, the stop is on record."""
+            try:
+                create_private(folder / STOPPED_FILE, f"{stop}\n".encode())
+            except StorageError as error:
+                tell(
+                    f"label party: the stop could not be written ({error}), so another start would "
+                    "send more. Do not start this run again."
+                )
 
         with telling_peer(configuration):
             make_private(configuration)
@@ -148,19 +160,15 @@ def run_label_party(
             )
 
         endpoint = held.enter_context(endpoint_of(configuration, on_listening))
-        try:
-            half = until_done(
-                lambda transport: party.run(transport, keep),
-                monitor.watched(endpoint),
-                made=lambda: party.steps_made,
-                wait=configuration.wait,
-                tell=tell,
-                meeting=lambda: meeting(configuration, endpoint),
-                met=lambda: met(configuration, endpoint, has_left=lambda: party.has_left),
-            )
-        except LeakStopError as stop:
-            create_private(folder / STOPPED_FILE, f"{stop}\n".encode())
-            raise
+        half = until_done(
+            lambda transport: party.run(transport, keep),
+            monitor.watched(endpoint),
+            made=lambda: party.steps_made,
+            wait=configuration.wait,
+            tell=tell,
+            meeting=lambda: meeting(configuration, endpoint),
+            met=lambda: met(configuration, endpoint, has_left=lambda: party.has_left),
+        )
         releases = persistence.journal.releases_per_record if persistence.journal else 0
     promise = Promise(
         None if configuration.protection == FROZEN else protection,
