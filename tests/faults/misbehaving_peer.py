@@ -43,7 +43,7 @@ from cutlayer.protections import PROTECTIONS, parse_protection
 from cutlayer.protocol import Deadlines, ErrorCode, Kind, Role, Transport
 from cutlayer.protocol.codec import run_tag
 from cutlayer.protocol.transport import Clock
-from cutlayer.protocol.transports.deadline_socket import PatientSocket
+from cutlayer.protocol.transports.deadline_socket import DeadlineSocket
 from cutlayer.protocol.transports.stream import StreamTransport
 
 RUN = "hostile"
@@ -273,7 +273,7 @@ class _ActedError(ConnectionLostError):
 class Ear:
     """A byte channel that keeps what arrives, once it is told to."""
 
-    def __init__(self, channel: PatientSocket) -> None:
+    def __init__(self, channel: DeadlineSocket) -> None:
         self.heard = bytearray()
         self.listening = False
         self._channel = channel
@@ -362,12 +362,12 @@ class Played:
         return tail if tail[:4] == b"CUTL" and tail[6] == Kind.ERROR else b""
 
 
-def connected() -> tuple[PatientSocket, PatientSocket]:
+def connected() -> tuple[DeadlineSocket, DeadlineSocket]:
     """Both ends of a TCP connection on loopback."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         here = socket.create_connection(server.getsockname())
         there, _ = server.accept()
-    return PatientSocket(here), PatientSocket(there)
+    return DeadlineSocket(here), DeadlineSocket(there)
 
 
 _SECRET = {Role.LABEL: bytes(range(32)), Role.NON_LABEL: bytes(range(1, 33))}

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from cutlayer.protocol.transports import acceptor as module
-from cutlayer.protocol.transports.acceptor import MOST_HANDSHAKES, Door
+from cutlayer.protocol.transports.acceptor import MOST_HANDSHAKES, Acceptor
 
 WORD = b"x"
 
@@ -42,7 +42,7 @@ class Doorway:
         self.is_shut = threading.Event()
         self._shut = module._shut
         monkeypatch.setattr(module, "_shut", self.shut)
-        self.door = Door(
+        self.door = Acceptor(
             socket.create_server(("127.0.0.1", 0)), self.authenticate, self.welcomed.append
         )
         self.strangers = []
@@ -111,7 +111,7 @@ def test_a_handshake_that_ends_when_the_door_closes_is_in_or_out(doorway):
 
 def test_a_door_that_gets_no_thread_drops_the_visitor_and_lets_the_next_one_in():
     welcomed = []
-    door = Door(socket.create_server(("127.0.0.1", 0)), Visitor, welcomed.append)
+    door = Acceptor(socket.create_server(("127.0.0.1", 0)), Visitor, welcomed.append)
     before = threading.stack_size(1 << 47)  # no address space has room for such a thread
     try:
         with socket.create_connection(("127.0.0.1", door.port), timeout=10) as stranger:

@@ -2,7 +2,7 @@ import pytest
 
 from cutlayer.errors import DeadlineError
 from cutlayer.protocol.transport import Clock
-from cutlayer.protocol.transports.connection_slot import Reception
+from cutlayer.protocol.transports.connection_slot import ConnectionSlot
 
 
 class Visitor:
@@ -17,7 +17,7 @@ class Visitor:
 
 
 def test_whoever_comes_after_the_close_has_to_leave():
-    reception, early, late = Reception(), Visitor(), Visitor()
+    reception, early, late = ConnectionSlot(), Visitor(), Visitor()
     reception.arrive(early)
     assert reception.meet(Clock(5, "a visitor")) is early
     reception.close()

@@ -102,7 +102,7 @@ def test_a_small_message_that_stays_unacknowledged_is_noticed_while_waiting_for_
 def test_a_peer_that_is_busy_for_long_is_not_taken_for_a_dead_one(network):
     """A full window is answered by the peer's kernel: its user is at work, and not gone.
 
-    TCP_USER_TIMEOUT would end this connection; see `patient_socket`.
+    TCP_USER_TIMEOUT would end this connection; see `deadline_socket`.
     """
     with network.listener() as listener, network.connector(listener.address) as connector:
         here, there = meet(listener, connector)

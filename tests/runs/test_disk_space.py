@@ -11,7 +11,12 @@ from cutlayer.errors import StorageError
 from cutlayer.models import Top, mlp
 from cutlayer.parties import CheckpointStore
 from cutlayer.runs.configuration import LabelConfiguration, NonLabelConfiguration
-from cutlayer.runs.disk_space import free_bytes, require_disk_space, room_for, room_still_needed
+from cutlayer.runs.disk_space import (
+    disk_space_for,
+    disk_space_still_needed,
+    free_bytes,
+    require_disk_space,
+)
 from cutlayer.transcript import Release
 
 BASE = {"run": "r", "file": "t.csv", "id": "id", "epochs": 3, "batch_size": 50, "cut_width": 4}
@@ -26,7 +31,7 @@ def table(party, columns, records=1000):
 
 def test_of_the_non_label_party_by_hand():
     # 5 -> 8 -> 4 with biases: 48 + 36 = 84 numbers; 4 checkpoints of 3 x 84 floats.
-    room = room_for(NonLabelConfiguration(**BASE), table("non-label party", 5))
+    room = disk_space_for(NonLabelConfiguration(**BASE), table("non-label party", 5))
     assert (room.checkpoints, room.journal, room.recording) == (4 * 3 * 84 * 4, 0, 0)
 
 
@@ -34,7 +39,7 @@ def test_of_the_label_party_by_hand():
     # The cut and 2 columns in: 6 -> 8 -> 1, 56 + 9 = 65 numbers. 700 records train: 14 steps an
     # epoch, 42 in all.
     configuration = LabelConfiguration(**BASE, label="y")
-    room = room_for(configuration, table("label party", 2))
+    room = disk_space_for(configuration, table("label party", 2))
     assert (room.checkpoints, room.journal, room.recording) == (4 * 3 * 65 * 4, 42 * 80, 0)
     assert room.total == 4 * 3 * 65 * 4 + 42 * 80
 
@@ -46,9 +51,9 @@ def test_of_a_recording_by_hand():
     messages = 2100 * (2 * 16 + 8) + 42 * 40 + 3890 + 1000 * 12
     beside = 1000 + 42 * (16 + 16)
     whole = LabelConfiguration(**BASE, label="y", record="1 GiB")
-    assert room_for(whole, table("label party", 2)).recording == messages + beside
+    assert disk_space_for(whole, table("label party", 2)).recording == messages + beside
     small = LabelConfiguration(**BASE, label="y", record=50_000)
-    assert room_for(small, table("label party", 2)).recording == 50_000 + beside
+    assert disk_space_for(small, table("label party", 2)).recording == 50_000 + beside
 
 
 @pytest.mark.parametrize("micro_batches", [1, 5])
@@ -71,10 +76,10 @@ def test_a_real_recording_takes_about_what_was_estimated(tmp_path, micro_batches
                 rows,
             )
     kept = sum(path.stat().st_size for path in messages.rglob("*.safetensors"))
-    room = room_for(configuration, records)
+    room = disk_space_for(configuration, records)
     if limit is None:  # names and shapes come on top
         assert kept == pytest.approx(room.recording, rel=0.02)
-        assert room_still_needed(room, tmp_path).recording < 0.02 * kept
+        assert disk_space_still_needed(room, tmp_path).recording < 0.02 * kept
     else:  # the sample is halved until it fits
         assert 0.4 * room.recording < kept <= 1.02 * room.recording
 
@@ -82,19 +87,21 @@ def test_a_real_recording_takes_about_what_was_estimated(tmp_path, micro_batches
 def test_each_message_of_a_batch_has_its_entry_in_the_journal_by_hand():
     # 42 updates of 5 messages.
     configuration = LabelConfiguration(**BASE, label="y", micro_batches=5)
-    assert room_for(configuration, table("label party", 2)).journal == 42 * 5 * 80
+    assert disk_space_for(configuration, table("label party", 2)).journal == 42 * 5 * 80
 
 
 def test_two_heads_take_the_room_of_two():
     # The message head sees the cut alone: 4 -> 8 -> 1, 40 + 9 = 49 numbers.
     changed = {**BASE, "protection": "residual:sigma=1"}
     configuration = LabelConfiguration(**changed, label="y")
-    assert room_for(configuration, table("label party", 2)).checkpoints == 4 * 3 * (65 + 49) * 4
+    assert (
+        disk_space_for(configuration, table("label party", 2)).checkpoints == 4 * 3 * (65 + 49) * 4
+    )
 
 
 def test_frozen_keeps_nothing_to_go_on_from():
     configuration = NonLabelConfiguration(**{**BASE, "protection": "frozen"})
-    assert room_for(configuration, table("non-label party", 5)).total == 0
+    assert disk_space_for(configuration, table("non-label party", 5)).total == 0
 
 
 @pytest.mark.parametrize("kind", [mlp, Top])
@@ -103,19 +110,19 @@ def test_a_real_checkpoint_takes_about_what_was_estimated(tmp_path, kind):
     if kind is mlp:
         half = mlp([50, 64, 32], generator)
         configuration = NonLabelConfiguration(**{**BASE, "hidden": (64,), "cut_width": 32})
-        room = room_for(configuration, table("non-label party", 50))
+        room = disk_space_for(configuration, table("non-label party", 50))
         half(torch.randn(3, 50)).sum().backward()
     else:
         half = Top(32, 20, (64,), generator)
         changed = {**BASE, "hidden": (64,), "cut_width": 32}
-        room = room_for(LabelConfiguration(**changed, label="y"), table("label party", 20))
+        room = disk_space_for(LabelConfiguration(**changed, label="y"), table("label party", 20))
         half(torch.randn(3, 32), torch.randn(3, 20)).sum().backward()
     optimizer = torch.optim.Adam(half.parameters())
     optimizer.step()
     CheckpointStore(tmp_path / "checkpoints").save(1, {"half": half}, {"half": optimizer})
     kept = sum(p.stat().st_size for p in tmp_path.rglob("*.safetensors"))
     assert kept == pytest.approx(room.checkpoints / 4, rel=0.05)  # names and shapes come on top
-    assert room_still_needed(room, tmp_path).checkpoints < room.checkpoints - 0.9 * kept
+    assert disk_space_still_needed(room, tmp_path).checkpoints < room.checkpoints - 0.9 * kept
 
 
 def test_a_full_disk_is_refused_before_anything_is_sent(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from cutlayer.runs import reconnecting
 from cutlayer.runs.reconnecting import until_done
 
 
-class Door(Endpoint):
+class Acceptor(Endpoint):
     """Lets the peer in at once, as often as it comes."""
 
     def __init__(self):
@@ -43,7 +43,7 @@ def clock(monkeypatch):
 
 
 def test_a_run_that_makes_no_step_is_given_up_however_often_the_peer_comes_back(clock):
-    door, notices = Door(), []
+    door, notices = Acceptor(), []
 
     def attempt(transport):
         clock.now += 30
@@ -56,7 +56,7 @@ def test_a_run_that_makes_no_step_is_given_up_however_often_the_peer_comes_back(
 
 
 def test_a_run_that_makes_steps_goes_on_for_as_long_as_it_takes(clock):
-    door, steps = Door(), []
+    door, steps = Acceptor(), []
 
     def attempt(transport):
         clock.now += 90
@@ -74,4 +74,4 @@ def test_a_peer_that_says_why_it_leaves_ends_the_run(clock):
         raise PeerEndedError("bye", stopped=True)
 
     with pytest.raises(PeerEndedError):
-        until_done(attempt, Door(), made=lambda: 0, wait=100, tell=lambda _: None)
+        until_done(attempt, Acceptor(), made=lambda: 0, wait=100, tell=lambda _: None)

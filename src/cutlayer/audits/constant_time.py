@@ -1,4 +1,4 @@
-"""Even work: stand-ins that let an audit take the same time whatever the labels of a message are.
+"""Constant time: stand-ins that let an audit take the same time whatever labels a message has.
 
 An audit that runs before a reply leaves is part of the reply's time. Where a message holds one
 class only it has no AUC, and without a usable positive it has no hint; an audit that then did

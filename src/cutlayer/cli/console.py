@@ -1,4 +1,4 @@
-"""The screen: where commands print; what they print is text, and neither markup nor control."""
+"""The console: where commands print; what they print is text, and neither markup nor control."""
 
 import logging
 import sys

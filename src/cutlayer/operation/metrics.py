@@ -10,7 +10,7 @@ from cutlayer.errors import ConfigurationError
 from cutlayer.operation.status import RunStatus
 from cutlayer.parties.release_journal import ENTRY_BYTES
 from cutlayer.protocol import Address, Role
-from cutlayer.protocol.transports.acceptor import Door
+from cutlayer.protocol.transports.acceptor import Acceptor
 from cutlayer.protocol.transports.network_transport import NetworkTransport
 
 _REQUEST_SECONDS = 5.0
@@ -51,7 +51,9 @@ class MetricsServer:
                 f"{role.value}: metrics: cannot listen on {address} ({error.strerror})."
             ) from error
         # It keeps idle connections few and short, which a server of one thread each does not.
-        self._door: Door[NetworkTransport] = Door(listening, self._answer, NetworkTransport.discard)
+        self._door: Acceptor[NetworkTransport] = Acceptor(
+            listening, self._answer, NetworkTransport.discard
+        )
         self.address = Address(address.host, self._door.port)
         """Where it answers, with the port that was taken."""
 

@@ -21,7 +21,7 @@ from cutlayer.protocol.transports.probe import probe
 from cutlayer.protocol.transports.stream_endpoints import listen
 from cutlayer.runs.aligned_records import aligned_records
 from cutlayer.runs.configuration import FROZEN, NonLabelConfiguration, PartyConfiguration
-from cutlayer.runs.disk_space import free_bytes, room_for, room_still_needed
+from cutlayer.runs.disk_space import disk_space_for, disk_space_still_needed, free_bytes
 from cutlayer.runs.model_factory import require_model
 from cutlayer.runs.run_folder import require_own
 from cutlayer.runs.session_opening import identity_of
@@ -200,7 +200,7 @@ def check_room(configuration: PartyConfiguration, reading: TableReading) -> Chec
     """Whether the disk has room for what the run keeps."""
     folder = configuration.run_folder
     try:
-        needed = room_still_needed(room_for(configuration, reading.table), folder)
+        needed = disk_space_still_needed(disk_space_for(configuration, reading.table), folder)
         free = free_bytes(folder)
     except CutlayerError as error:
         return fault("disk", str(error))

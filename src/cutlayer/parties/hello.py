@@ -1,4 +1,4 @@
-"""The greeting: what HELLO says beyond the terms, and what it must look like."""
+"""HELLO: what it says beyond the terms, and what it must look like."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Flights: activations on their way, each with the weights that its gradient leads back through."""
+"""Batches in flight: activations on their way, each with the weights that it was made with."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -66,7 +66,7 @@ def align_privately(
     on_progress: OnProgress | None = None,
     keep: Callable[[AlignedIds], object] | None = None,
 ) -> AlignedIds:
-    """Find the shared ids with the party at the other end; see :mod:`~.data.private_matching`.
+    """Find the shared ids with the peer; see :mod:`cutlayer.alignment.private_matching`.
 
     Args:
         session: new.

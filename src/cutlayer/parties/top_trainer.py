@@ -68,7 +68,7 @@ class TopTrainer(ABC):
     """The label party's half in training."""
 
     @abstractmethod
-    def answer(self, question: StepInput) -> StepOutput:
+    def answer(self, step_input: StepInput) -> StepOutput:
         """Compute the gradient to send, already perturbed, and keep the update for later.
 
         The noise of a gradient belongs to this step and these values, that of a residual to the
@@ -155,17 +155,17 @@ class GradientTopTrainer(TopTrainer):
         self._primed = False
 
     @override
-    def answer(self, question: StepInput) -> StepOutput:
-        own_features, labels = question.own_features, question.labels
+    def answer(self, step_input: StepInput) -> StepOutput:
+        own_features, labels = step_input.own_features, step_input.labels
         if not self._primed:
-            self._prime(question.activation, own_features)
-        leaf = question.activation.detach().requires_grad_()
+            self._prime(step_input.activation, own_features)
+        leaf = step_input.activation.detach().requires_grad_()
         self._steps.begin()
-        (_mean_loss(self._forward(leaf, own_features), labels) * question.share).backward()
-        clean = _required(leaf.grad) / question.share
-        noise = self._noise.for_release(question.step, clean, labels)
+        (_mean_loss(self._forward(leaf, own_features), labels) * step_input.share).backward()
+        clean = _required(leaf.grad) / step_input.share
+        noise = self._noise.for_release(step_input.step, clean, labels)
         gradient = self._protection.perturb(clean, labels, noise=noise)
-        return StepOutput(gradient, clean if question.audited else None)
+        return StepOutput(gradient, clean if step_input.audited else None)
 
     def fit(self, activation: Tensor, own_features: Tensor, labels: Tensor) -> None:
         """Learn from one batch of activations that get no gradient back."""
@@ -264,12 +264,12 @@ class ResidualTopTrainer(TopTrainer):
         require_separate_optimizers(*optimizers, message_top, prediction_top)
 
     @override
-    def answer(self, question: StepInput) -> StepOutput:
+    def answer(self, step_input: StepInput) -> StepOutput:
         with untouched(self._prediction_top, "prediction"):
-            answer = self._make_message(question)
-        self._probe.begin(question.activation)
+            answer = self._make_message(step_input)
+        self._probe.begin(step_input.activation)
         with self._probe.unwritten(), untouched(self._message_top, "message"):
-            self._learn_to_predict(question)
+            self._learn_to_predict(step_input)
         self._probe.require_unread()
         return answer
 
@@ -298,25 +298,25 @@ class ResidualTopTrainer(TopTrainer):
             "prediction_top": self._prediction_steps.optimizer,
         }
 
-    def _make_message(self, question: StepInput) -> StepOutput:
+    def _make_message(self, step_input: StepInput) -> StepOutput:
         """The gradient to send, from the noisy residual."""
-        leaf, labels = question.activation.detach().requires_grad_(), question.labels
-        nothing = question.own_features.flatten(1)[:, :0]
+        leaf, labels = step_input.activation.detach().requires_grad_(), step_input.labels
+        nothing = step_input.own_features.flatten(1)[:, :0]
         logit = _checked(self._message_forward(leaf, nothing), len(labels))
-        clean = self._clean_gradient(logit, leaf, labels) if question.audited else None
+        clean = self._clean_gradient(logit, leaf, labels) if step_input.audited else None
         noise = self._noise.for_visit(
-            question.visit, question.marks, self._protection.noise_deviation
+            step_input.visit, step_input.marks, self._protection.noise_deviation
         )
         residual = self._protection.noisy_residual(logit.detach(), labels, noise=noise)
         self._message_steps.begin()
-        logit.backward(residual / len(labels) * question.share)
-        return StepOutput(_required(leaf.grad) / question.share, clean)
+        logit.backward(residual / len(labels) * step_input.share)
+        return StepOutput(_required(leaf.grad) / step_input.share, clean)
 
-    def _learn_to_predict(self, question: StepInput) -> None:
+    def _learn_to_predict(self, step_input: StepInput) -> None:
         """Clean labels meet a detached activation, in the prediction top alone."""
         self._prediction_steps.begin()
-        logit = self._prediction_forward(question.activation.detach(), question.own_features)
-        (_mean_loss(logit, question.labels) * question.share).backward()
+        logit = self._prediction_forward(step_input.activation.detach(), step_input.own_features)
+        (_mean_loss(logit, step_input.labels) * step_input.share).backward()
 
     def _clean_gradient(self, logit: Tensor, leaf: Tensor, labels: Tensor) -> Tensor:
         """The message without its noise, for an audit."""

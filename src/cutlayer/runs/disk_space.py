@@ -1,4 +1,4 @@
-"""Room: how much of the disk a run will take, and whether that much is free."""
+"""Disk space: how much of the disk a run will take, and whether that much is free."""
 
 import shutil
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ _ROWS_LOOKED_AT = 10_000
 
 
 @dataclass(frozen=True)
-class Room:
+class DiskSpace:
     """Bytes that a run keeps in its folder."""
 
     checkpoints: int
@@ -47,7 +47,7 @@ class Room:
         return self.checkpoints + self.journal + self.recording
 
 
-def room_for(configuration: PartyConfiguration, table: PartyTable) -> Room:
+def disk_space_for(configuration: PartyConfiguration, table: PartyTable) -> DiskSpace:
     r"""What a training with these records keeps.
 
     With :math:`w` bytes of weights, :math:`p` of them trained, a checkpoint is :math:`w + 2p`,
@@ -69,24 +69,24 @@ def room_for(configuration: PartyConfiguration, table: PartyTable) -> Room:
         ConfigurationError: the model cannot be built.
     """
     if configuration.protection == FROZEN:
-        return Room(0, 0, 0)  # one round: nothing to go on from
+        return DiskSpace(0, 0, 0)  # one round: nothing to go on from
     shape = _shape_of(table)
     state = sum(_checkpoint_bytes(half) for half in _halves(configuration, shape))
     share = 1 - configuration.validation_share - configuration.test_share
     updates = configuration.epochs * max(1, int(len(table) * share / configuration.batch_size))
     if not isinstance(configuration, LabelConfiguration):
-        return Room(CHECKPOINTS * state, 0, 0)
+        return DiskSpace(CHECKPOINTS * state, 0, 0)
     steps = configuration.micro_batches * updates
     recording = 0
     if configuration.record:
         released = int(configuration.epochs * len(table) * share)
         recording = _recording_bytes(configuration, table, steps, released)
-    return Room(CHECKPOINTS * state, ENTRY_BYTES * steps, recording)
+    return DiskSpace(CHECKPOINTS * state, ENTRY_BYTES * steps, recording)
 
 
-def room_still_needed(room: Room, folder: Path) -> Room:
+def disk_space_still_needed(room: DiskSpace, folder: Path) -> DiskSpace:
     """What of it is not there yet, where a run is gone on with."""
-    return Room(
+    return DiskSpace(
         max(0, room.checkpoints - _bytes_in(folder.glob("checkpoints/*/*"))),
         max(0, room.journal - _bytes_in([folder / "journal"])),
         max(0, room.recording - _bytes_in(folder.glob("messages/**/*"))),
@@ -116,7 +116,7 @@ def require_disk_space(configuration: PartyConfiguration, table: PartyTable) -> 
         ConfigurationError: the model cannot be built.
     """
     folder = configuration.run_folder
-    needed = room_still_needed(room_for(configuration, table), folder).checkpoints
+    needed = disk_space_still_needed(disk_space_for(configuration, table), folder).checkpoints
     free = free_bytes(folder)
     if free < needed:
         raise StorageError(

@@ -1,4 +1,4 @@
-"""The label side of a recording: truth and hints on disk. Never leaves the label party.
+"""The ground truth of a recording: labels and hints on disk. Never leaves the label party.
 
 ::
 
@@ -32,7 +32,7 @@ _NOTES_TENSORS = ("gradients", "labelled", "labels", "records", "steps")
 _FIX = "Give the folder that a run recorded, or record the run again."
 
 
-class LabelSide:
+class GroundTruthFiles:
     """What a recorder knows of labels, and keeps on disk.
 
     Args:

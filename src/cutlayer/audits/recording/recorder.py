@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cutlayer import check
 from cutlayer.audits.hints import Hint, pick_hint
-from cutlayer.audits.recording.ground_truth_files import LabelSide
+from cutlayer.audits.recording.ground_truth_files import GroundTruthFiles
 from cutlayer.audits.recording.recorded_steps import read_recorded_steps, write_recorded_steps
 from cutlayer.transcript.folder import Transcript, TranscriptWriter
 from cutlayer.transcript.release import Release
@@ -62,7 +62,7 @@ class ReleaseRecorder:
         limit_bytes: int | None = None,
     ) -> None:
         self.folder = folder
-        self._label_side = LabelSide(folder, len(ids), canaries)
+        self._label_side = GroundTruthFiles(folder, len(ids), canaries)
         self._transcript = TranscriptWriter(
             folder / TRANSCRIPT,
             ids,

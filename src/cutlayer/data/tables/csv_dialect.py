@@ -1,4 +1,4 @@
-"""Text layout: the delimiter and the first record of a delimited text, from its first lines."""
+"""CSV dialect: the delimiter and the first record of a delimited text, from its first lines."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Foreign files: what is given as a table and is none, known by its first bytes."""
+"""File signatures: what is given as a table and is none, known by its first bytes."""
 
 import codecs
 import re

@@ -1,4 +1,4 @@
-"""Row structure: proof that every row of a block has as many fields as there are columns.
+"""Row validation: proof that every row of a block has as many fields as there are columns.
 
 Polars fills short rows with nulls without a word, so the count is made here, from the bytes.
 """

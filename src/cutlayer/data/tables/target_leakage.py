@@ -1,4 +1,4 @@
-"""Label giveaway: a single column that tells the label nearly without fail.
+"""Target leakage: a single column that tells the label nearly without fail.
 
 Such a column is mostly the label again, or was written down after the outcome was known. A model
 trained with it looks perfect and is useless, and the joint training then measures nothing.

@@ -1,4 +1,4 @@
-"""Text looks: what texts that are no plain numbers look like: numbers written otherwise, dates."""
+"""Text patterns: what texts that are no plain numbers look like: other numbers, dates."""
 
 import re
 import unicodedata

@@ -5,7 +5,7 @@ in_memory           two threads of one process
 grpc_*              HTTP/2 over mutual TLS, on the event loop of a thread of its own
 stream*             TLS 1.3, or plain text on loopback, over one socket
 outbox              any of them, with a thread that sends in the background
-reception, door     the listening side: who may come in, and who takes the one place
+connection_slot, acceptor  the listening side: who may come in, and who takes the one place
 ==================  ==============================================================================
 """
 

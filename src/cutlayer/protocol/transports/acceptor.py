@@ -1,4 +1,4 @@
-"""The door of a listener: lets few strangers in at a time, and none of them for long.
+"""The acceptor of a listener: lets few strangers in at a time, and none of them for long.
 
 A connection that says nothing costs one file descriptor, and the oldest ones leave when there are
 many. One that has spoken gets a thread for its handshake; of those there are at most four, and
@@ -24,7 +24,7 @@ _OUT_OF_DESCRIPTORS_PAUSE = 0.1
 Visitor = TypeVar("Visitor", bound=NetworkTransport)
 
 
-class Door(Generic[Visitor]):
+class Acceptor(Generic[Visitor]):
     """Accepts connections in a thread of its own."""
 
     def __init__(

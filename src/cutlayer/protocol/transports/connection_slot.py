@@ -1,4 +1,4 @@
-"""The reception of a listener: one place for the one peer, taken by whoever came last."""
+"""The connection slot of a listener: one place for the one peer, taken by whoever came last."""
 
 import threading
 from typing import Generic, TypeVar
@@ -9,7 +9,7 @@ from cutlayer.protocol.transports.network_transport import NetworkTransport
 Visitor = TypeVar("Visitor", bound=NetworkTransport)
 
 
-class Reception(Generic[Visitor]):
+class ConnectionSlot(Generic[Visitor]):
     """Hands the newest authenticated connection to whoever waits for the peer.
 
     A peer whose machine lost power cannot say that its connection is over. When it comes again,

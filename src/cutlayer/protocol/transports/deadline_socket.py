@@ -1,4 +1,4 @@
-"""A TCP socket that waits until a deadline, and notices when the network between has gone.
+"""A TCP socket that waits until a deadline and notices when the network between has gone.
 
 Keepalive probes find a dead network on an idle connection. While data is in flight the kernel
 sends none, and its TCP_USER_TIMEOUT also ends connections whose peer is alive but busy: it counts
@@ -27,7 +27,7 @@ _DRAINED_BYTES = 1 << 16
 _TCP_INFO = struct.Struct("<2xBB116xQ")
 
 
-class PatientSocket:
+class DeadlineSocket:
     """A connected socket. One thread may send while another receives."""
 
     def __init__(self, connected: socket.socket) -> None:

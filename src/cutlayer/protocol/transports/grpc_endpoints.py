@@ -15,7 +15,7 @@ from cutlayer.protocol.endpoint import Endpoint
 from cutlayer.protocol.identity import Identity, name_of
 from cutlayer.protocol.messages import Role
 from cutlayer.protocol.transport import Clock
-from cutlayer.protocol.transports.connection_slot import Reception
+from cutlayer.protocol.transports.connection_slot import ConnectionSlot
 from cutlayer.protocol.transports.connector import Connector
 from cutlayer.protocol.transports.event_loop import EventLoop
 from cutlayer.protocol.transports.grpc_transport import PIECE_BYTES, GrpcTransport, Pipe
@@ -80,7 +80,7 @@ class GrpcListener(Endpoint):
         listen(address).close()  # with gRPC's own words a taken port is hard to recognise
         self._identity = identity
         self._loop = EventLoop.shared()
-        self._reception: Reception[GrpcTransport] = Reception(UNSEEN)
+        self._reception: ConnectionSlot[GrpcTransport] = ConnectionSlot(UNSEEN)
         self._server, port = self._loop.run(self._start(address), _LOOP_SECONDS)
         self.address = Address(address.host, port)
         """Where it listens, with the port that was taken."""

@@ -13,7 +13,7 @@ from cutlayer.protocol.address import Address
 from cutlayer.protocol.identity import Identity, name_of
 from cutlayer.protocol.messages import Role
 from cutlayer.protocol.transport import Clock
-from cutlayer.protocol.transports.deadline_socket import PatientSocket
+from cutlayer.protocol.transports.deadline_socket import DeadlineSocket
 from cutlayer.protocol.transports.reconnect import HANDSHAKE_SECONDS
 from cutlayer.protocol.transports.refusal import ALPN, no_trust, other_transport
 from cutlayer.protocol.transports.tls_channel import TlsChannel
@@ -59,7 +59,7 @@ def probe(
         if identity is None:
             return "plain text"
         channel = TlsChannel(
-            PatientSocket(connected), _context(identity, grpc), name_of(Role.LABEL)
+            DeadlineSocket(connected), _context(identity, grpc), name_of(Role.LABEL)
         )
         try:
             channel.shake_hands(clock)

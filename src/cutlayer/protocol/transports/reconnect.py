@@ -1,4 +1,4 @@
-"""Attempts to connect: again and again, ever more rarely, until the peer is met."""
+"""Reconnecting: attempts to connect again and again, ever more rarely, until the peer is met."""
 
 import time
 from collections.abc import Callable

@@ -19,10 +19,10 @@ from cutlayer.protocol.endpoint import Endpoint
 from cutlayer.protocol.identity import Identity, name_of
 from cutlayer.protocol.messages import Role
 from cutlayer.protocol.transport import Clock
-from cutlayer.protocol.transports.acceptor import Door
-from cutlayer.protocol.transports.connection_slot import Reception
+from cutlayer.protocol.transports.acceptor import Acceptor
+from cutlayer.protocol.transports.connection_slot import ConnectionSlot
 from cutlayer.protocol.transports.connector import Connector
-from cutlayer.protocol.transports.deadline_socket import PatientSocket
+from cutlayer.protocol.transports.deadline_socket import DeadlineSocket
 from cutlayer.protocol.transports.reconnect import HANDSHAKE_SECONDS
 from cutlayer.protocol.transports.refusal import ALPN, PAIR_AGAIN, no_trust
 from cutlayer.protocol.transports.stream import StreamTransport
@@ -48,8 +48,8 @@ class StreamListener(Endpoint):
             require_loopback(address)
         self._identity = identity
         self._context = identity.tls_context(ALPN) if identity else None
-        self._reception: Reception[StreamTransport] = Reception()
-        self._door = Door(listen(address), self._authenticate, self._reception.arrive)
+        self._reception: ConnectionSlot[StreamTransport] = ConnectionSlot()
+        self._door = Acceptor(listen(address), self._authenticate, self._reception.arrive)
         self.address = Address(address.host, self._door.port)
         """Where it listens, with the port that was taken."""
 
@@ -173,7 +173,7 @@ def _open(
         ConnectionLostError: the other side went away.
     """
     try:
-        who, patient = _address_of(connected), PatientSocket(connected)
+        who, patient = _address_of(connected), DeadlineSocket(connected)
     except OSError as error:  # it may reset a connection as soon as it is there
         raise ConnectionLostError(
             f"The other side closed the connection at once ({error.strerror or error})."

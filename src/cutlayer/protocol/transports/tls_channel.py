@@ -12,7 +12,7 @@ from typing import Protocol, cast
 
 from cutlayer.errors import ConnectionLostError, PeerRefusedError
 from cutlayer.protocol.transport import Clock
-from cutlayer.protocol.transports.deadline_socket import PatientSocket
+from cutlayer.protocol.transports.deadline_socket import DeadlineSocket
 from cutlayer.protocol.transports.refusal import other_transport
 
 _PIECE_BYTES = 1 << 16
@@ -40,7 +40,7 @@ class TlsChannel:
     """A :class:`ByteChannel` that encrypts."""
 
     def __init__(
-        self, connected: PatientSocket, context: ssl.SSLContext, server_name: str | None
+        self, connected: DeadlineSocket, context: ssl.SSLContext, server_name: str | None
     ) -> None:
         """Wrap a socket.
 
@@ -107,7 +107,7 @@ class TlsChannel:
                 return
 
     def send_all(self, data: memoryview, clock: Clock) -> None:
-        """Encrypt and send everything; see :class:`PatientSocket` for the errors."""
+        """Encrypt and send everything; see :class:`DeadlineSocket` for the errors."""
         for start in range(0, data.nbytes, _PIECE_BYTES):
             with self._lock:
                 try:
