@@ -472,8 +472,9 @@ def _bugs_of_a_tensor() -> list[Bug]:
         add(name, _one(lambda frame: replace(frame, **changes)), says)
 
     header("WrongMagic", "first bytes are not 'CUTL'", magic=b"HTTP")
-    header("NextVersion", r"protocol version 2, this party 1", version=2)
-    header("VersionZero", r"protocol version 0, this party 1", version=0)
+    header("NextVersion", r"protocol version 3, this party 2", version=3)
+    header("EarlierVersion", r"protocol version 1, this party 2", version=1)
+    header("VersionZero", r"protocol version 0, this party 2", version=0)
     header("UnknownKind", "Unknown message kind 99", kind=99)
     header("KindZero", "Unknown message kind 0", kind=0)
     header("UnknownElementType", "Unknown element type 9", code=9)

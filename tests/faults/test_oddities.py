@@ -63,9 +63,9 @@ def test_a_party_that_stands_still_for_long_changes_nothing(
 
 
 def test_another_version_of_the_protocol_is_refused_by_both_names(plan, figure):
-    playing = Round(plan, {"other": "protocol:2"})
+    playing = Round(plan, {"other": "protocol:3"})
     try:
-        for party, (ours, theirs) in {"label": (1, 2), "other": (2, 1)}.items():
+        for party, (ours, theirs) in {"label": (2, 3), "other": (3, 2)}.items():
             process = playing.processes[party]
             process.join(60)
             assert process.exitcode == 1
@@ -74,7 +74,7 @@ def test_another_version_of_the_protocol_is_refused_by_both_names(plan, figure):
             assert "install the same version of cutlayer at both parties" in said
     finally:
         playing.end()
-    figure("protocol 1 with 2", "refused at both parties, both versions named")
+    figure("protocol 2 with 3", "refused at both parties, both versions named")
 
 
 def test_another_release_with_the_same_protocol_is_told_and_goes_on(plan, folder, figure):

@@ -40,7 +40,7 @@ def test_layout_written_by_hand():
     data = frame(Message(Kind.GRADIENT, 258, tensor), "a run")
     head = (
         b"CUTL"
-        + (1).to_bytes(2, "little")
+        + (2).to_bytes(2, "little")
         + bytes([4, 1])
         + codec.run_tag("a run")
         + (258).to_bytes(8, "little")
@@ -78,7 +78,8 @@ def change(position: int, value: bytes) -> bytes:
         (b"", "48 bytes"),
         (bytes(48), "CUTL"),
         (change(0, b"HTTP"), "CUTL"),
-        (change(4, b"\x02\x00"), "version 2"),
+        (change(4, b"\x01\x00"), "version 1, this party 2"),  # its HELLO lacks a field
+        (change(4, b"\x03\x00"), "version 3, this party 2"),
         (change(6, b"\x63"), "kind 99"),
         (change(6, b"\x00"), "kind 0"),
         (change(7, b"\x09"), "element type 9"),
@@ -110,7 +111,7 @@ def test_control_messages_must_be_one_flat_object(payload):
     head = struct.pack(
         "<4sHBB8sQIIQI",
         b"CUTL",
-        1,
+        2,
         Kind.HELLO,
         0,
         codec.run_tag("run"),
@@ -158,7 +159,7 @@ def test_random_bytes_raise_only_our_error(data):
     st.binary(max_size=64),
 )
 def test_well_sealed_nonsense_raises_only_our_error(kind, code, rows, width, size, payload):
-    head = struct.pack("<4sHBB8sQIIQI", b"CUTL", 1, kind, code, bytes(8), 0, rows, width, size, 0)
+    head = struct.pack("<4sHBB8sQIIQI", b"CUTL", 2, kind, code, bytes(8), 0, rows, width, size, 0)
     try:
         header = codec.decode_header(sealed(head))
         assert header.payload_bytes <= codec.MAX_PAYLOAD_BYTES

@@ -62,7 +62,7 @@ def header(rows: int, width: int, size: int, code: int = 1) -> bytes:
     head = struct.pack(
         "<4sHBB8sQIIQI",
         b"CUTL",
-        1,
+        2,
         Kind.ACTIVATION,
         code,
         codec.run_tag("run"),

@@ -34,7 +34,8 @@ import torch
 from cutlayer.errors import ProtocolError
 from cutlayer.protocol.messages import JsonScalar, Kind, Message
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
+"""Goes up with every change to what a message holds; 2 since HELLO says ``feature_copy``."""
 HEADER_BYTES = 48
 MAX_JSON_BYTES = 4096
 MAX_PAYLOAD_BYTES = 1 << 31
