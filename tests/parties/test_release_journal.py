@@ -151,6 +151,64 @@ def test_half_a_header_of_a_crash_is_dropped_and_written_again(tmp_path):
         assert filled(path, steps=1).read_bytes() == whole
 
 
+@pytest.mark.parametrize("steps", [1, 10])
+def test_entries_behind_a_first_line_without_an_end_are_kept(tmp_path, steps):
+    """No byte of these entries but the check can be the end of a line."""
+    path = tmp_path / "journal"
+    journal = opened(path)
+    for step in range(steps):
+        assert journal.settle(step, b"\xa0" * 32, b"\xb0" * 32)
+    journal.close()
+    whole = path.read_bytes()
+    for end in (b" ", b"\0", b"\x0b", b"\x1a"):
+        spoilt = whole.replace(b"\n", end)
+        path.write_bytes(spoilt)
+        for look_only in (False, True):
+            with pytest.raises(DataError, match="its first line is broken"):
+                ReleaseJournal(path, "marvell", look_only=look_only)
+        assert path.read_bytes() == spoilt
+
+
+@pytest.mark.parametrize("tail", [b" ", b"\0", b"a", b"\xff"])
+def test_a_long_file_without_a_line_is_damaged_and_kept(tmp_path, tail):
+    path = tmp_path / "journal"
+    content = b'{"format": "' + tail * (1 << 17)
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="its first line is broken"):
+        opened(path)
+    assert path.read_bytes() == content
+
+
+def test_zeros_behind_half_a_header_are_no_entry(tmp_path):
+    """A file that had grown when the power was cut, before all of it was written."""
+    whole = filled(tmp_path / "whole", steps=1).read_bytes()
+    path = tmp_path / "journal"
+    path.write_bytes(whole[:20] + bytes(50))
+    assert filled(path, steps=1).read_bytes() == whole
+
+
+def test_a_header_that_could_not_be_read_again_is_not_written(tmp_path):
+    """The line is 65,536 bytes at most, its end included."""
+    path = tmp_path / "journal"
+    opened(path).settle(0, *digests(0))
+    spare = (1 << 16) - (path.stat().st_size - ENTRY)
+    for more, fits in ((spare, True), (spare + 1, False)):
+        path = tmp_path / f"journal-{more}"
+        binding = {**BINDING, "terms": "t" * (1 + more)}
+        OPEN.append(ReleaseJournal(path, "marvell"))
+        OPEN[-1].bind(binding)
+        if fits:
+            assert OPEN[-1].settle(0, *digests(0))
+            OPEN.pop().close()
+            OPEN.append(ReleaseJournal(path, "marvell"))
+            OPEN[-1].bind(binding)
+            assert OPEN[-1].released == 1
+        else:
+            with pytest.raises(ConfigurationError, match=r"65,537 bytes.*Shorten.*terms"):
+                OPEN[-1].settle(0, *digests(0))
+            assert not path.exists()
+
+
 def test_a_flipped_bit_anywhere_is_found(tmp_path):
     path = filled(tmp_path / "journal")
     whole = path.read_bytes()

@@ -13,6 +13,7 @@ an entry cannot change, move or vanish from the middle unseen.
 import fcntl
 import json
 import os
+import re
 import struct
 from collections.abc import Mapping
 from hashlib import sha256
@@ -195,6 +196,13 @@ class ReleaseJournal:
         if self._bound is None:
             raise ValueError("bind() must come before the first reply.")
         header = json.dumps({"format": _FORMAT, **self._bound}, sort_keys=True).encode() + b"\n"
+        if len(header) > _MOST_HEADER_BYTES:
+            longest, _ = max(self._bound.items(), key=lambda item: len(item[1]))
+            raise ConfigurationError(
+                f"label party: the settings of this run take {len(header):,} bytes in "
+                f"{self._path}, which has room for {_MOST_HEADER_BYTES:,}. Shorten the longest, "
+                f"{longest.removeprefix(SETTING)}."
+            )
         self._path.parent.mkdir(parents=True, exist_ok=True)
         # Not "w+b": that would empty a journal which another process has begun meanwhile.
         number = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -223,7 +231,7 @@ class ReleaseJournal:
         self._file = file if self._look_only else self._locked(file)
         header = file.read(_MOST_HEADER_BYTES).partition(b"\n")
         if not header[1]:
-            if header[0] and not b'{"'.startswith(header[0][:2]):
+            if not _is_torn_header(header[0]):
                 raise self._damaged("its first line is broken")
             if not self._look_only:  # a crash before the first entry: nothing had left
                 os.ftruncate(file.fileno(), 0)  # a file without a name could not be locked
@@ -310,6 +318,15 @@ def _write(file: BinaryIO, data: bytes, at: int) -> None:
     while data:
         written = os.pwrite(file.fileno(), data, at)
         data, at = data[written:], at + written
+
+
+def _is_torn_header(start: bytes) -> bool:
+    """Whether a crash can have left this of a header: a part of a line of JSON, then zeros at most.
+
+    Anything behind that can be an entry, which must not be dropped.
+    """
+    torn = re.fullmatch(rb'(\{("[ -~]*)?\0*)?', start) is not None
+    return torn and len(start) < _MOST_HEADER_BYTES
 
 
 def _first_check(header: bytes) -> bytes:
