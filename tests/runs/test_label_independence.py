@@ -7,6 +7,8 @@ import polars as pl
 import pytest
 import torch
 
+from cutlayer.audits import TRANSCRIPT
+from cutlayer.audits.ground_truth import GroundTruth, read_ground_truth, write_ground_truth
 from cutlayer.data import Split
 from cutlayer.errors import ConfigurationError, DataError, LeakStopError, StorageError
 from cutlayer.operation.network_watch import WatchedEndpoint, WatchedTransport
@@ -17,6 +19,7 @@ from cutlayer.runs.guarded_observer import GuardedObserver
 from cutlayer.runs.monitor import Unmonitored
 from cutlayer.runs.party_runs import STOPPED_FILE, run_label_party
 from cutlayer.runs.session_opening import read_records
+from cutlayer.transcript import Transcript
 from cutlayer.transcript.release import Release
 from tests.runs.test_two_commands import Pair, assert_ended_well, pair
 
@@ -85,6 +88,43 @@ def test_labels_that_changed_are_refused_by_all_rows_also_under_a_private_alignm
     assert "the labels of 1 of its records" in done["label"][2]
     assert "'00007'" in done["label"][2]
     assert done["other"][0] == 1
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_a_recording_of_other_labels_is_refused_before_the_peer_is_met(pair, private):
+    """As a backup leaves it that was restored in part: the record of the labels is of another day.
+
+    Under a private alignment the file has rows that the peer lacks.
+    """
+    pair.own["label"]["record"] = '"1 MiB"'
+    if private:
+        pytest.importorskip("rbcl", reason="needs cutlayer[psi]")
+        pair.settings["alignment"] = '"private"'
+        pair.write_table("other", ["id", "x2", "x3"], table=pair.rows[50:])
+    pair.write_configurations()
+    if private:
+        assert_ended_well(pair.run(command="align"))
+    assert_ended_well(pair.run())
+    truth = pair.kept("label") / "messages" / "truth.safetensors"
+    ids = Transcript(truth.parent / TRANSCRIPT).ids
+    recorded = read_ground_truth(truth)
+    known = (recorded.labels >= 0).nonzero()[:2, 0].tolist()
+    labels = recorded.labels.clone()
+    labels[known] = 1 - labels[known]
+    write_ground_truth(GroundTruth(labels), truth)
+    more = ("--epochs", "4")
+    done = pair.run(label=more, other=more)
+    assert done["other"][0] == 1
+    status, out, err = done["label"]
+    words = " ".join(err.split())
+    assert status == 2, err
+    assert "Connected" not in out
+    assert "the labels of 2 records in" in words
+    assert "truth.safetensors" in words
+    assert all(repr(ids[row]) in words for row in known)
+    assert "restore all of it from one copy" in words
+    truth.parent.rename(truth.parent.with_name("elsewhere"))
+    assert_ended_well(pair.run(label=more, other=more))
 
 
 RELEASE = Release(5, 0, torch.tensor([0, 1]), torch.zeros(2, 3), torch.zeros(2, 3))

@@ -53,7 +53,7 @@ from cutlayer.runs.model_factory import build_bottom, build_top
 from cutlayer.runs.monitor import RunMonitor, Unmonitored
 from cutlayer.runs.predictions import write_predictions
 from cutlayer.runs.reconnecting import until_done
-from cutlayer.runs.recording import open_recorder, recorded_messages
+from cutlayer.runs.recording import open_recorder, recorded_messages, require_recorded_labels
 from cutlayer.runs.run_findings import (
     STOPPED_ON_LABELS,
     Coverage,
@@ -149,6 +149,7 @@ def run_label_party(
                 tell=tell,
                 on_event=monitor.on_event,
             )
+            require_recorded_labels(configuration, reading.whole or reading.table)
 
         def keep(half: TopHalf) -> None:
             save_half(folder, half.halves, half.inputs.encoder, step=half.step)

@@ -6,9 +6,12 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cutlayer.audits import TRANSCRIPT, ReleaseRecorder
+from cutlayer.audits.ground_truth import UNKNOWN
+from cutlayer.audits.recording.ground_truth_files import HINTS, TRUTH, read_label_side
 from cutlayer.audits.recording.recorded_steps import read_recorded_steps
+from cutlayer.data import PartyTable
 from cutlayer.durable import whole_file
-from cutlayer.errors import DataError
+from cutlayer.errors import ConfigurationError, DataError
 from cutlayer.parties import Agreement, Canaries
 from cutlayer.runs.configuration import LabelConfiguration
 from cutlayer.transcript import Transcript
@@ -16,6 +19,7 @@ from cutlayer.transcript import Transcript
 MESSAGES = "messages"
 """Folder of the recording inside the run's folder. It holds labels: it stays at the label party."""
 _CONTEXT = "recording.json"
+_SHOWN = 3
 
 
 class RecordingContext(BaseModel):
@@ -76,6 +80,42 @@ def open_recorder(
     return ReleaseRecorder(
         folder, agreement.ids, generator=generator, limit_bytes=int(configuration.record)
     )
+
+
+def require_recorded_labels(configuration: LabelConfiguration, table: PartyTable) -> None:
+    """Refuse labels that differ from those that the recording of the run holds.
+
+    Before the peer is met: found at the first batch that differs, it would end the session at a
+    moment that depends on labels.
+
+    Args:
+        configuration: of the label party.
+        table: all its records, with labels.
+
+    Raises:
+        ConfigurationError: a label differs.
+        DataError: the recording is damaged.
+    """
+    folder = configuration.run_folder / MESSAGES
+    begun = all((folder / name).exists() for name in (TRUTH, HINTS))
+    if not configuration.record or not begun or table.labels is None:
+        return
+    ids, (truth, _) = Transcript(folder / TRANSCRIPT).ids, read_label_side(folder)
+    recorded = dict(zip(ids, truth.labels.tolist(), strict=False))
+    differing = [
+        name
+        for name, label in zip(table.ids, table.labels.tolist(), strict=True)
+        if recorded.get(name, UNKNOWN) not in (UNKNOWN, label)
+    ]
+    if differing:
+        named = ", ".join(repr(name) for name in differing[:_SHOWN])
+        raise ConfigurationError(
+            f"label party: the labels of {len(differing):,} records in {configuration.file} "
+            f"differ from those in {folder / TRUTH}, which the recording of this run has kept: "
+            f"{named}{' and others' if len(differing) > _SHOWN else ''}. If a part of "
+            f"{configuration.run_folder} was restored, restore all of it from one copy; or move "
+            f"{folder} elsewhere, and the recording begins anew from here."
+        )
 
 
 def recorded_messages(folder: Path, *, before: int) -> int:
