@@ -215,14 +215,12 @@ def _live_progress(
         with TrainingProgress(console, status) as progress:
             yield progress
         return
-    listeners: list[Listener] = [
-        status.on_reading,
-        LiveAlarm(
-            lambda sentence: console.print(sentence, style="bold yellow"),
-            warn_above=configuration.warn_above,
-            stop_above=configuration.stop_above,
-        ),
-    ]
+    alarm = LiveAlarm(
+        lambda sentence: console.print(sentence, style="bold yellow"),
+        warn_above=configuration.warn_above,
+        stop_above=configuration.stop_above,
+    )
+    listeners: list[Listener] = [status.on_reading, alarm]
     with ExitStack() as stack:
         if configuration.track is not None:
             tracking = Tracking(
@@ -236,7 +234,9 @@ def _live_progress(
             generator=torch.Generator(),
             every=configuration.live_every,
             listeners=listeners,
+            stop=alarm.stop,
         )
+        stack.callback(live.tell_listeners)  # a training that was stopped has one left
         yield stack.enter_context(TrainingProgress(console, status, live))
 
 

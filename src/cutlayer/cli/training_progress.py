@@ -50,7 +50,9 @@ class TrainingProgress(ProgressDisplay):
             self._live.on_release(release, labels, clean_gradient)
 
     def on_progress(self, step: int, steps: int, rows: int) -> None:
-        """Move the bar."""
+        """Move the bar, and tell who listens to the live audit."""
+        if self._live is not None:
+            self._live.on_progress(step, steps, rows)
         leak = None if self._live is None else self._live.leak_auc
         note = f"batch of {rows}" + ("" if leak is None else f", leak AUC so far {leak:.3f}")
         self._progress.update(self._task, completed=step, total=steps, note=note)

@@ -29,10 +29,21 @@ def test_the_first_batches_are_not_believed():
 
 
 def test_it_stops_only_where_that_was_asked_for():
-    LiveAlarm(pytest.fail)(reading(1.0))
+    LiveAlarm(pytest.fail).stop(reading(1.0))
+    alarm = LiveAlarm(pytest.fail, stop_above=0.8)
     with pytest.raises(LeakStopError, match=r"step 7.*0.900, above stop_above = 0.8.*no guarantee"):
-        LiveAlarm(pytest.fail, stop_above=0.8)(reading(0.9, step=7))
-    LiveAlarm(pytest.fail, stop_above=0.8)(reading(0.8))
+        alarm.stop(reading(0.9, step=7))
+    alarm.stop(reading(0.8))
+    alarm.stop(reading(1.0, batches=SETTLED - 1))
+
+
+def test_a_reading_that_stops_the_training_is_not_said_to_let_it_go_on():
+    told = []
+    alarm = LiveAlarm(told.append, warn_above=0.7, stop_above=0.8)
+    alarm(reading(0.9))
+    assert told == []
+    alarm(reading(0.8))
+    assert len(told) == 1
 
 
 @pytest.mark.parametrize("name", ["warn_above", "stop_above"])

@@ -3,6 +3,7 @@ import torch
 
 from cutlayer.attacks import ATTACKS, Attack
 from cutlayer.audits import LiveLeak
+from cutlayer.errors import LeakStopError
 from cutlayer.transcript import Release
 
 
@@ -22,6 +23,12 @@ def observe(live, step, first, second=(0, 0, 0, 0), labels=LABELS):
     gradient = torch.tensor([first, second], dtype=torch.float32).T
     release = Release(step, 0, torch.arange(len(first)), torch.zeros(len(first), 1), gradient)
     live.on_release(release, labels, gradient)
+
+
+def observe_and_send(live, step, *batch, **options):
+    """As a training does: the listeners are told once the reply has left."""
+    observe(live, step, *batch, **options)
+    live.on_progress(step + 1, 10, 4)
 
 
 def live_leak(attacks=WRITTEN, **settings):
@@ -78,10 +85,10 @@ def test_s2_the_same_attacks_run_whatever_the_labels(labels):
 def test_s2_listeners_are_told_again_where_a_batch_has_no_reading():
     told = []
     live = live_leak(every=1, listeners=(told.append,))
-    observe(live, 0, [1, 2, 3, 4], labels=torch.zeros(4))
+    observe_and_send(live, 0, [1, 2, 3, 4], labels=torch.zeros(4))
     assert told == []
-    observe(live, 1, [1, 1, 0, 0])
-    observe(live, 2, [1, 2, 3, 4], labels=torch.zeros(4))
+    observe_and_send(live, 1, [1, 1, 0, 0])
+    observe_and_send(live, 2, [1, 2, 3, 4], labels=torch.zeros(4))
     assert [reading.step for reading in told] == [1, 1]
     assert live.batches == 1
 
@@ -110,18 +117,37 @@ def test_labels_that_do_not_fit_are_refused_even_when_no_attack_is_due():
 def test_listeners_are_told_the_worst_attack_and_the_median():
     told = []
     live = live_leak(every=2, listeners=(told.append,))
-    observe(live, 0, [0, 0, 0, 0], second=[1, 1, 0, 0])
-    observe(live, 1, [1, 1, 0, 0])  # not due
-    observe(live, 2, [1, 0, 0, 0])  # 3/4
+    observe_and_send(live, 0, [0, 0, 0, 0], second=[1, 1, 0, 0])
+    observe_and_send(live, 1, [1, 1, 0, 0])  # not due
+    observe_and_send(live, 2, [1, 0, 0, 0])  # 3/4
     assert [(r.step, r.attack, r.leak_auc, r.median, r.batches) for r in told] == [
         (0, "second", 1.0, 1.0, 1),
         (2, "first", 0.75, 0.875, 2),
     ]
 
 
-def test_a_listener_may_end_the_training():
-    def stop(_):
-        raise KeyboardInterrupt
+def test_s2_listeners_are_told_once_the_reply_has_left():
+    """What they do takes a time that depends on the batch having a reading, and on its number."""
+    told = []
+    live = live_leak(every=2, listeners=(told.append,))
+    observe(live, 0, [1, 1, 0, 0])
+    assert told == []
+    live.on_progress(1, 10, 4)
+    assert [reading.step for reading in told] == [0]
+    live.on_progress(2, 10, 4)  # its step was not due
+    assert len(told) == 1
 
-    with pytest.raises(KeyboardInterrupt):
-        observe(live_leak(every=1, listeners=(stop,)), 0, [1, 1, 0, 0])
+
+def test_what_stops_a_training_does_so_before_the_reply_leaves():
+    def stop(reading):
+        assert (reading.step, reading.median) == (0, 1.0)
+        raise LeakStopError("enough")
+
+    told = []
+    live = live_leak(every=1, listeners=(told.append,), stop=stop)
+    with pytest.raises(LeakStopError, match="enough"):
+        observe(live, 0, [1, 1, 0, 0])
+    assert told == []
+    live.tell_listeners()
+    live.tell_listeners()
+    assert [reading.step for reading in told] == [0]

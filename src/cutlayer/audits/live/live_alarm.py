@@ -11,7 +11,7 @@ SETTLED = 4
 
 
 class LiveAlarm:
-    """Listens to a :class:`~cutlayer.audits.live.live_leak.LiveLeak`.
+    """Listens to a :class:`~cutlayer.audits.live.live_leak.LiveLeak`, and is asked by it to stop.
 
     Args:
         warn: told a sentence when the median rises above ``warn_above``; told again only after it
@@ -37,21 +37,24 @@ class LiveAlarm:
         self._warn, self._warn_above, self._stop_above = warn, warn_above, stop_above
         self._warned = False
 
-    def __call__(self, reading: LiveReading) -> None:
-        """Take note of one reading.
+    def stop(self, reading: LiveReading) -> None:
+        """End the training at this reading, where that was asked for.
 
         Raises:
             LeakStopError: the median lies above ``stop_above``.
         """
-        if reading.batches < SETTLED:
-            return
-        if self._stop_above is not None and reading.median > self._stop_above:
+        if self._stops_at(reading):
             raise LeakStopError(
                 f"label party: stopped at step {reading.step}: the live leak AUC is "
                 f"{reading.median:.3f}, above stop_above = {self._stop_above}. Since the moment of "
                 "stopping depends on labels, this run has no guarantee. Choose a stronger "
                 "protection, or raise stop_above."
             )
+
+    def __call__(self, reading: LiveReading) -> None:
+        """Take note of one reading; one that stops the training is not warned of as well."""
+        if reading.batches < SETTLED or self._stops_at(reading):
+            return
         above = self._warn_above is not None and reading.median > self._warn_above
         if above and not self._warned:
             self._warn(
@@ -60,3 +63,8 @@ class LiveAlarm:
                 f"this batch is {reading.attack}. Training goes on."
             )
         self._warned = above
+
+    def _stops_at(self, reading: LiveReading) -> bool:
+        """Whether a reading is believed, and above ``stop_above``."""
+        settled = reading.batches >= SETTLED
+        return settled and self._stop_above is not None and reading.median > self._stop_above

@@ -51,7 +51,9 @@ class LiveLeak:
         generator: picks the hints; keep it apart from every other purpose.
         every: attack the steps that this number divides.
         window: over how many attacked batches the median runs.
-        listeners: are told each reading, and again where a batch that is due gives none.
+        listeners: are told each reading once its reply has left, and the one before again where a
+            batch that is due gives none.
+        stop: is told each reading before its reply leaves, and may raise to keep that back.
 
     Raises:
         ValueError: there are no attacks, or ``every`` or ``window`` is below 1.
@@ -65,6 +67,7 @@ class LiveLeak:
         every: int = LIVE_EVERY,
         window: int = 100,
         listeners: Sequence[Listener] = (),
+        stop: Listener | None = None,
     ) -> None:
         check.at_least("number of attacks", len(attacks), 1)
         check.at_least("every", every, 1)
@@ -73,8 +76,9 @@ class LiveLeak:
         self._generator = generator
         self._every = every
         self._worst: deque[float] = deque(maxlen=window)
-        self._listeners = tuple(listeners)
+        self._listeners, self._stop = tuple(listeners), stop
         self._reading: LiveReading | None = None
+        self._is_untold = False
 
     @property
     def leak_auc(self) -> float | None:
@@ -90,7 +94,8 @@ class LiveLeak:
         """Attack the batch if its step is due.
 
         A batch with one class has no AUC: it is attacked all the same, so that the time does not
-        tell, and gives no reading; the listeners are told the one before again.
+        tell, and gives no reading. What listeners do takes a time that depends on labels, so they
+        are told by :meth:`on_progress`.
 
         Args:
             release: what was sent, or is about to be.
@@ -99,6 +104,7 @@ class LiveLeak:
 
         Raises:
             ValueError: shapes differ, or a gradient is not finite.
+            LeakStopError: ``stop`` has raised it.
         """
         check.shape("labels", labels, (len(release.records),))
         if release.step % self._every:
@@ -117,7 +123,18 @@ class LiveLeak:
             self._reading = LiveReading(
                 release.step, worst, leaks[worst], median(self._worst), len(self._worst)
             )
-        if self._reading is not None:
+        self._is_untold = self._reading is not None
+        if self._stop is not None and self._reading is not None:
+            self._stop(self._reading)
+
+    def on_progress(self, step: int, steps: int, rows: int) -> None:  # noqa: ARG002
+        """The reply has left: tell the listeners what its batch gave."""
+        self.tell_listeners()
+
+    def tell_listeners(self) -> None:
+        """Tell the newest reading, unless that was done; also for a training that ends by it."""
+        if self._is_untold and self._reading is not None:
+            self._is_untold = False
             for listener in self._listeners:
                 listener(self._reading)
 
