@@ -121,6 +121,19 @@ def test_features_can_be_computed_from_as_many_components_as_they_have_rank(kind
             assert recovered.sum() == (centred.var(0) > 0).sum()
 
 
+def test_a_column_that_is_nearly_another_adds_a_rank_but_is_computed_all_the_same():
+    numbers = torch.randn(400, 5, generator=generator())
+    near = numbers[:, :1] + 1e-3 * torch.randn(400, 1, generator=generator())
+    features = torch.cat([numbers, near, torch.ones(400, 1)], 1)
+    for width, copy in ((4, False), (5, True), (6, True), (9, True)):
+        carried = frozen_projection(features, width).carried
+        assert (carried.rank, carried.copy_width, carried.is_copy) == (6, 5, copy)
+    # The small column is lost, with 1 / 901 of the variance.
+    large = features[:, :2] * torch.tensor([30.0, 1.0])
+    carried = frozen_projection(large, 1).carried
+    assert (carried.copy_width, carried.is_copy, carried.is_nearly_copy) == (2, False, True)
+
+
 def test_the_share_of_variance_is_sklearns():
     features = torch.randn(300, 6, generator=generator()) * torch.tensor([3, 1, 1, 0.5, 2, 1.0])
     ratios = PCA().fit(features.double().numpy()).explained_variance_ratio_
@@ -131,7 +144,8 @@ def test_the_share_of_variance_is_sklearns():
 
 def test_features_that_do_not_differ_are_no_copy():
     carried = frozen_projection(torch.ones(10, 3), 3).carried
-    assert (carried.rank, carried.recovered, carried.variance) == (0, 0, 0.0)
+    assert (carried.rank, carried.copy_width, carried.recovered) == (0, 0, 0)
+    assert carried.variance == 0.0
     assert not carried.is_copy
 
 

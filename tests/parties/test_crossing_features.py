@@ -15,9 +15,9 @@ from tests.parties.conftest import QUICK, adam, make_bottom, make_top, tables, t
 COLUMNS = 3  # of the non-label party in `tables`, independent
 
 
-def meet(width, *, allowed=False):
+def meet(width, *, allowed=False, pair=None):
     """Both parties of a frozen run: what each gave or raised, and what each was told."""
-    label_table, other_table = tables()
+    label_table, other_table = pair or tables()
     here, there = in_memory_pair()
     agreed = terms(mode="one round", cut_width=width)
     told = {"label": [], "other": []}
@@ -65,7 +65,7 @@ def test_a_copy_is_refused_at_the_non_label_party_and_the_other_learns_why(width
     assert "Set cut_width below 3 at both parties" in said
     assert "allow_feature_copy = true at the non-label party" in said
     assert isinstance(gave["label"], PeerEndedError)
-    assert "an invertible copy of all its features. Agree on a smaller" in str(gave["label"])
+    assert "would send a copy of all its features. Agree on a smaller" in str(gave["label"])
 
 
 @pytest.mark.parametrize("width", [COLUMNS, COLUMNS + 2])
@@ -90,12 +90,34 @@ def test_fewer_components_cross_with_a_word_on_what_they_carry():
     assert not [line for line in told["label"] if "WARNING" in line]
 
 
-def test_components_that_carry_nearly_everything_are_a_warning():
+def nearly_twice(noise):
+    """Both tables, with f2 as f0 and noise of this share of its deviation."""
     label_table, other_table = tables()
-    scaled = other_table.features.with_columns(f2=other_table.features["f0"] + 0.0)
-    noise = torch.randn(len(scaled), generator=torch.Generator().manual_seed(3)).numpy()
-    scaled = scaled.with_columns(f2=scaled["f2"] + 0.05 * noise)
-    almost = type(other_table)("non-label party", other_table.ids, scaled)
+    f0 = other_table.features["f0"].to_numpy()
+    drawn = torch.randn(len(f0), generator=torch.Generator().manual_seed(3)).numpy()
+    columns = other_table.features.with_columns(f2=f0 + noise * f0.std() * drawn)
+    return label_table, type(other_table)("non-label party", other_table.ids, columns)
+
+
+@pytest.mark.parametrize("noise", [1e-1, 1e-3, 1e-4])
+def test_a_column_that_is_nearly_another_is_a_copy_below_the_rank(noise):
+    # Standardised, f0 and f2 lose (1 - r) / 2 each with the third direction: less than .01.
+    gave, _ = meet(2, pair=nearly_twice(noise))
+    said = str(gave["other"])
+    assert isinstance(gave["other"], ConfigurationError)
+    assert "cut_width: frozen would send nearly a copy of all features: from 2 components" in said
+    assert "each of the 3 columns that differ between training records can be computed" in said
+    assert "Set cut_width below 2 at both parties" in said
+    assert isinstance(gave["label"], PeerEndedError)
+    gave, told = meet(2, pair=nearly_twice(noise), allowed=True)
+    assert gave["label"].test.auc > 0.5
+    assert "WARNING: all features leave, as allow_feature_copy says" in told["other"][0]
+    gave, _ = meet(1, pair=nearly_twice(noise))
+    assert gave["label"].test.auc > 0.5
+
+
+def test_components_that_carry_nearly_everything_are_a_warning():
+    label_table, almost = nearly_twice(0.23)
     here, there = in_memory_pair()
     told, agreed = [], terms(mode="one round", cut_width=2)
     label = LabelParty(
@@ -107,9 +129,10 @@ def test_components_that_carry_nearly_everything_are_a_warning():
     label.run(here)
     thread.join()
     (line,) = told
-    # Two directions of three standardised columns: the third has half of 0.05 squared of 3.
+    # f0 and f2 correlate to r = 1 / sqrt(1 + .23 ** 2) = .975. The third direction has 1 - r of a
+    # variance of 3, less than .01; f0 and f2 have half of it each, more than .01 of their 1.
     assert "WARNING: nearly all of the features leave. 2 principal components" in line
-    assert "3 of the columns can be computed from them" in line
+    assert "1 of the columns can be computed from them" in line
 
 
 def test_consent_means_nothing_in_the_loop():

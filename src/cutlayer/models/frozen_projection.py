@@ -24,6 +24,9 @@ class Carried:
     """Components that cross."""
     rank: int
     """Of the centred features, by their correlations: so many components tell all of them."""
+    copy_width: int
+    """The fewest components from which every column that varies can be computed but for 1 % of its
+    variance; at most the rank."""
     columns: int
     variance: float
     """Share of the features' variance in the components, in [0, 1]."""
@@ -34,8 +37,8 @@ class Carried:
 
     @property
     def is_copy(self) -> bool:
-        """Whether all features can be computed from the components."""
-        return 0 < self.rank <= self.width
+        """Whether every column can be computed from the components but for 1 % of its variance."""
+        return 0 < self.copy_width <= self.width
 
     @property
     def is_nearly_copy(self) -> bool:
@@ -115,12 +118,14 @@ def _carried(
     carried = min(width, len(shares))
     of_column = variances[:, None] * directions**2
     whole = of_column.sum(axis=0)
-    kept = of_column[:carried].sum(axis=0)
+    reached = np.cumsum(of_column, axis=0) >= NEARLY_ALL * whole  # by components and columns
+    full = int((~reached[:, varying].all(axis=1)).sum()) + 1
     return Carried(
         width=width,
         rank=rank,
+        copy_width=min(rank, full),
         columns=values.shape[1],
         variance=float(shares[carried - 1]) if rank else 0.0,
-        recovered=int((varying & (kept >= NEARLY_ALL * whole)).sum()),
+        recovered=int((varying & reached[carried - 1]).sum()),
         most=int(np.searchsorted(shares, 0.9) + 1),
     )

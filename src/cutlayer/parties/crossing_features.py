@@ -7,10 +7,16 @@ from cutlayer.models import Carried
 
 def refused_copy(carried: Carried) -> str:
     """Why the non-label party does not send its components, and what would do."""
+    if carried.rank <= carried.width:
+        return (
+            f"cut_width: frozen would send an invertible copy of all features: cut_width is "
+            f"{carried.width}, and the {_columns(carried)} of the training records have rank "
+            f"{carried.rank}. {_way_out(carried)}"
+        )
     return (
-        f"cut_width: frozen would send an invertible copy of all features: cut_width is "
-        f"{carried.width}, and the {_columns(carried)} of the training records have rank "
-        f"{carried.rank}. {_way_out(carried)}"
+        f"cut_width: frozen would send nearly a copy of all features: from {carried.width} "
+        f"components (cut_width) each of the {carried.recovered} columns that differ between "
+        f"training records can be computed but for 1 % of its variance or less. {_way_out(carried)}"
     )
 
 
@@ -64,9 +70,9 @@ def _columns(carried: Carried) -> str:
 def _way_out(carried: Carried) -> str:
     """A smaller width, or consent."""
     consent = "set allow_feature_copy = true at the non-label party if all of them may leave"
-    if carried.rank <= 1:
+    if carried.copy_width <= 1:
         return f"Any width is a copy of them: choose another protection, or {consent}."
     return (
-        f"Set cut_width below {carried.rank} at both parties ({carried.most} components carry 90 % "
-        f"of the variance), or {consent}."
+        f"Set cut_width below {carried.copy_width} at both parties ({carried.most} components "
+        f"carry 90 % of the variance), or {consent}."
     )

@@ -76,8 +76,8 @@ class NonLabelParty:
         compute: device, precision, compilation.
         deadlines: how long to wait for the peer.
         max_ids: the largest number of records that the peer may announce.
-        allow_feature_copy: whether mode "one round" may send as many components as the features
-            have rank: from them the peer can compute every feature.
+        allow_feature_copy: whether mode "one round" may send components from which the peer can
+            compute every feature, but for 1 % of its variance or less.
         tell: takes notices for the operator.
         on_event: told what happens, for logs and metrics.
 

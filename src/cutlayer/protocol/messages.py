@@ -72,7 +72,7 @@ class ErrorCode(Enum):
             ErrorCode.STOPPED: "it was stopped by its operator",
             ErrorCode.FAILED: "it met an error of its own, which its operator can read",
             ErrorCode.COPY: (
-                "with this cut_width, frozen would send an invertible copy of all its features. "
+                "with this cut_width, frozen would send a copy of all its features. "
                 "Agree on a smaller cut_width, or let it set allow_feature_copy"
             ),
         }[self]

@@ -209,7 +209,7 @@ class NonLabelConfiguration(PartyConfiguration):
     role = Role.NON_LABEL
 
     allow_feature_copy: bool = False
-    """Whether ``frozen`` may send as many components as the features have rank: a copy of all."""
+    """Whether ``frozen`` may send components from which all features can be computed."""
 
 
 class LabelConfiguration(PartyConfiguration):
