@@ -1,8 +1,10 @@
+import numpy as np
 import polars as pl
 import pytest
 import torch
 
 from cutlayer.data.party_table import LABEL_PARTY, NON_LABEL_PARTY, PartyTable
+from cutlayer.data.tensor_records import TensorRecords
 from cutlayer.data.text_sequence import TextSequence
 from cutlayer.errors import DataError
 
@@ -41,6 +43,41 @@ def test_ids_may_be_any_sequence_of_texts():
         table = PartyTable(NON_LABEL_PARTY, ids, AGES)
         assert table.ids == ("a", "b", "c")
         assert isinstance(table.ids, TextSequence)
+
+
+NO_TEXTS = [
+    ([7, 8, 9], "must be texts, got 7.*str\\(one\\)"),
+    (["a", 8, "c"], "must be texts, got 8"),
+    (np.arange(3), "must be texts, got .*0"),
+    (["a", None, "c"], "must be texts, got None"),
+    ([b"a", b"b", b"c"], "must be texts, got b'a'"),
+    (pl.Series([1, 2, 3]), "must be texts, got a Series of Int64 with 0 nulls"),
+    (pl.Series(["a", None, "c"]), "must be texts, got a Series of String with 1 nulls"),
+    (
+        ["a", "b\ud800", "c"],
+        r"must be texts that UTF-8 can hold, but 'b\\ud800' has half of a surro",
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), NO_TEXTS)
+def test_ids_and_groups_that_are_no_texts_are_refused(values, message):
+    with pytest.raises(DataError, match=f"^non-label party: ids {message}"):
+        PartyTable(NON_LABEL_PARTY, values, AGES)
+    with pytest.raises(DataError, match=f"^non-label party: ids {message}"):
+        TensorRecords(NON_LABEL_PARTY, values, torch.zeros(3, 2))
+    with pytest.raises(DataError, match=f"^non-label party: groups {message}"):
+        TensorRecords(NON_LABEL_PARTY, "abc", torch.zeros(3, 2), groups=values)
+    with pytest.raises(DataError, match=f"^non-label party: ids asked for {message}"):
+        TensorRecords(NON_LABEL_PARTY, "abc", torch.zeros(3, 2)).ordered_by(values)
+
+
+@pytest.mark.parametrize("empty", ["", "  ", "\t\n"])
+def test_an_empty_id_is_refused(empty):
+    with pytest.raises(DataError, match=r"^label party: ids must not be empty.* but 1 of 3 are"):
+        PartyTable(LABEL_PARTY, ("a", empty, "c"), AGES)
+    with pytest.raises(DataError, match=r"^label party: ids must not be empty.* but 1 of 3 are"):
+        TensorRecords(LABEL_PARTY, ("a", empty, "c"), torch.zeros(3, 2))
 
 
 def test_no_ids_give_no_rows():

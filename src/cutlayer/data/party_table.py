@@ -33,7 +33,8 @@ class PartyTable:
     their canonical form (:func:`~cutlayer.data.tables.record_ids.canonical_ids`).
 
     Raises:
-        DataError: an id repeats; features, labels or groups have another number of rows than there
+        DataError: an id or a group is no text, or holds half of a surrogate pair; an id is empty or
+            repeats; features, labels or groups have another number of rows than there
             are ids; the non-label party has labels; a label is neither
             0 nor 1, or labels are not int64.
     """
@@ -54,8 +55,14 @@ class PartyTable:
     """Whether the ids are row numbers of a file: records are then matched by their position."""
 
     def __post_init__(self) -> None:
-        ids = canonical_ids(self.ids)
+        ids = canonical_ids(_texts(self.party, "ids", self.ids))
         object.__setattr__(self, "ids", ids)
+        empty = int((ids.series == "").sum())
+        if empty:
+            raise DataError(
+                f"{self.party}: ids must not be empty or white space alone, but {empty} of "
+                f"{len(ids)} are. Give each record a name, or leave these records out."
+            )
         repeated = ids.repeated()
         if repeated:
             raise DataError(
@@ -69,7 +76,7 @@ class PartyTable:
                 f"{len(ids)} ids. Give each row of features one id."
             )
         if self.groups is not None:
-            object.__setattr__(self, "groups", TextSequence(self.groups))
+            object.__setattr__(self, "groups", _texts(self.party, "groups", self.groups))
             if len(self.groups) != len(ids):
                 raise DataError(
                     f"{self.party}: there are {len(self.groups)} groups, but {len(ids)} ids. Give "
@@ -93,7 +100,7 @@ class PartyTable:
         >>> table.ordered_by(["b", "a"]).features["age"].to_list()
         [40, 30]
         """
-        wanted = canonical_ids(ids)
+        wanted = canonical_ids(_texts(self.party, "ids asked for", ids))
         rows = self._rows_of(wanted)
         groups = None if self.groups is None else TextSequence(self.groups).take(rows)
         return PartyTable(
@@ -138,6 +145,35 @@ class PartyTable:
             f"label party: labels must be 0 or 1, got {_some(str(v) for v in other)} as well. "
             "Say which value is the positive one."
         )
+
+
+def _texts(party: PartyName, what: str, given: Iterable[str] | pl.Series) -> TextSequence:
+    """The texts of one field, or which of its values is none."""
+    if isinstance(given, TextSequence):
+        return given
+    if isinstance(given, pl.Series):
+        if given.dtype == pl.String and not given.null_count():
+            return TextSequence(given)
+        held: object = f"a Series of {given.dtype} with {given.null_count()} nulls"
+    else:
+        values = list(given)
+        try:
+            series = pl.Series(values, dtype=pl.String)
+        except TypeError:
+            series = None  # some value is no text
+        except UnicodeEncodeError as error:
+            raise DataError(
+                f"{party}: {what} must be texts that UTF-8 can hold, but {error.object!r} has half "
+                "of a surrogate pair. Decode the file with its own encoding, or replace such "
+                "characters alike at both parties."
+            ) from None
+        if series is not None and not series.null_count():
+            return TextSequence(series)
+        held = repr(next(value for value in values if not isinstance(value, str)))
+    raise DataError(
+        f"{party}: {what} must be texts, got {held}. Write each as a text, alike at both parties: "
+        "[str(one) for one in ids] for whole numbers."
+    )
 
 
 def _some(names: Iterable[str]) -> str:
