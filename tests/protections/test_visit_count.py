@@ -239,6 +239,24 @@ def test_a_number_is_one_record_whatever_holds_it():
         release(protection, rows=1, records=(7,))
 
 
+def test_a_number_and_its_text_are_one_record():
+    protection = planned(4)
+    for one in ([7], ["7"], np.array(["7"]), [np.str_("7")]):
+        release(protection, rows=1, records=one)
+    for again in ("7", 7):
+        with pytest.raises(ProtectionError, match="release 5 of record 7"):
+            release(protection, rows=1, records=[again])
+    with pytest.raises(ProtectionError, match="release 5 of record -12"):
+        release(protection, rows=5, records=["-12", -12, "-12", -12, "-12"])
+    # Other texts stay what they are, as in the files of the parties.
+    others = ["007", "7.0", "+7", "-0", "7_0", "\u0667", "7\n", "0x7", "", "9" * 5000]
+    for _ in range(4):
+        release(protection, rows=len(others), records=others)
+    with pytest.raises(ProtectionError, match="record '007'"):
+        release(protection, rows=1, records=["007"])
+    release(protection, rows=4, records=[0, "0", -7, 9])
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

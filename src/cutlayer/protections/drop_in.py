@@ -114,9 +114,13 @@ def protected_loss(
     see the tops: they may share no parameter, buffer or optimizer step, or clean labels pass from
     the second top into the messages of the first.
 
+    The value of this loss is computed from clean labels. Neither it nor anything that it steers,
+    as a learning-rate schedule, early stopping or the choice of a checkpoint, may reach the peer.
+
     Each backward pass is one release of the batch's records, and ``protection.visits`` counts
-    them; where ``releases`` are planned, a batch beyond the plan is refused. So keep one
-    protection for the training, and say which records a batch has: without ``records`` or
+    them; where ``releases`` are planned, a batch beyond the plan is refused. A new protection
+    counts from 0, and ``dataclasses.replace`` makes a new one. So keep one protection for the
+    training, and say which records a batch has: without ``records`` or
     ``batches_per_epoch``, every call counts as a visit of every record.
 
     Args:
@@ -125,7 +129,7 @@ def protected_loss(
         labels: of the batch, 0 or 1, shape ``(examples,)``.
         protection: how much noise.
         records: ids of the rows, whole numbers or texts, shape ``(examples,)``, for a count by
-            record. A record must have the same id in every epoch.
+            record. A record must have the same id in every epoch; 7 and "7" are the same.
         batches_per_epoch: instead of ids: so many calls, ``len(loader)`` say, visit every record
             once. Right for a loader without replacement.
         beyond_plan: ``refuse``, or ``allow`` a batch beyond the planned releases. What then holds

@@ -1,17 +1,20 @@
 """How often the drop-ins released each record, and the end of a plan."""
 
 import numbers
+import re
 import threading
 from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
 from math import ceil
-from typing import Any, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from cutlayer.errors import ProtectionError
 
 RecordId: TypeAlias = int | str
 """What names a record alike in every epoch."""
+_WHOLE_NUMBER: Final = re.compile("0|-?[1-9][0-9]{0,599}")
+"""How Python writes a whole number; of as many digits as it always converts."""
 _COUNTING = threading.Lock()
 """One for all counts: a lock can be neither pickled nor made in compiled code."""
 
@@ -69,6 +72,9 @@ class VisitCount:
 def record_ids(records: Any, *, examples: int) -> tuple[RecordId, ...]:
     """The ids of a batch's rows as plain values, which compare by what they are.
 
+    A text that writes a whole number names the same record as the number: an id may be read as
+    7 in one epoch and as "7" in the next. "007" and "7.0" are other ids.
+
     Args:
         records: whole numbers or texts: a tensor, an array, or any sequence.
         examples: so many there must be.
@@ -87,7 +93,10 @@ def record_ids(records: Any, *, examples: int) -> tuple[RecordId, ...]:
                 "records must hold whole numbers or texts, by which a record is known in every "
                 f"epoch, got {value!r}."
             )
-    return tuple(value if isinstance(value, str) else int(value) for value in values)
+    return tuple(
+        value if isinstance(value, str) and not _WHOLE_NUMBER.fullmatch(value) else int(value)
+        for value in values
+    )
 
 
 def _beyond(plan: int, reached: int, record: RecordId | None) -> str:
