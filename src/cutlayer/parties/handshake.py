@@ -337,6 +337,9 @@ def _compare_splits(
     are these put on record, and only then is the order revealed. So a mistake costs nothing but
     another start, and nobody learns the order before the records are fixed.
 
+    Does not protect: ids of the non-label party under ``given``. Its hash has no key, so a label
+    party that lacks a few of the ids can test guesses of these few.
+
     Returns:
         What the label party reveals of the batch order.
     """
