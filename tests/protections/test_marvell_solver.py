@@ -232,6 +232,20 @@ def test_no_noise_of_this_power_does_better(problem, strength):
     assert_optimal(problem, strength * problem["gap_squared"])
 
 
+def test_rounding_in_many_directions_spends_no_more_than_the_power():
+    """Once 1.6e-12 too much: an error of 1e-16 in each of 20,845 directions."""
+    assert_optimal(
+        {
+            "variance_pos": 0.5025414343690855,
+            "variance_neg": 10.0**-0.5,
+            "gap_squared": 1.0,
+            "positive_share": 1e-6,
+            "width": 20846,
+        },
+        1.0,
+    )
+
+
 @given(problem=problems(), excess=magnitude(-6, 6))
 @settings(max_examples=150, deadline=None)
 def test_no_noise_does_better_where_spread_dwarfs_the_gap(problem, excess):

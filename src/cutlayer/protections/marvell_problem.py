@@ -129,6 +129,13 @@ def _all_three(problem: Problem) -> NarrowWideNoise:
     rest = spread - problem.clean()
     if problem.power < spread:
         rest = problem.power - weight * problem.others * across
+    # Rounding in one of many directions adds up; take it off the larger part.
+    elsewhere = weight * problem.others * across
+    if rest + elsewhere > problem.power:
+        if elsewhere > rest:
+            across = (problem.power - rest) / (weight * problem.others)
+        else:
+            rest = problem.power - elsewhere
     return _split(problem, rest)._replace(across=across)
 
 
