@@ -1,5 +1,8 @@
+import os
+import random
 import resource
 import socket
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,11 +14,34 @@ def pytest_addoption(parser) -> None:
     parser.addoption("--soak-steps", type=int, default=0, help="least steps of the soak test")
 
 
+def _ports() -> Iterator[int]:
+    """Ports below those that systems lend, no two alike, and others for each worker process.
+
+    A port that the system lends for a moment may go to another worker before it is used.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    of_worker = list(range(10_000 + 1_000 * (worker % 20), 11_000 + 1_000 * (worker % 20)))
+    random.SystemRandom().shuffle(of_worker)
+    for port in of_worker:
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        yield port
+
+
+_PORTS = _ports()
+
+
+def free_port() -> int:
+    """A port on loopback that nobody listens on."""
+    return next(_PORTS)
+
+
 @pytest.fixture
 def unused_port():
     """A port on loopback that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+    return free_port()
 
 
 @pytest.fixture

@@ -89,6 +89,7 @@ def test_what_cannot_be_opened_in_the_end_is_an_error_with_the_reason(tmp_path):
 def test_a_block_inside_another_does_not_wait_again(monkeypatch):
     """On a clock that only sleep moves: 30 s, in pauses of 0.1 s."""
     now = [0.0]
+    monkeypatch.setattr(descriptors, "_RESERVE", descriptors._Reserve())  # not of other tests
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: now.append(now.pop() + seconds))
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)

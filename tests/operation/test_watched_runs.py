@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import socket
 import time
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -12,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from cutlayer.operation.run_log import FIELDS
+from tests.conftest import free_port
 from tests.runs.command import Command
 from tests.runs.test_two_commands import Pair, assert_ended_well, rows, wait_for_checkpoint
 
@@ -38,11 +38,6 @@ def bottom(columns, cut_width):
     return layer
 """
 EPOCHS = "12"
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ import torch
 
 from cutlayer import rng
 from cutlayer.errors import ConfigurationError, ConnectionLostError, StorageError
-from cutlayer.parties import InputShape, LabelParty, ReleaseJournal, top_trainer
+from cutlayer.parties import InputShape, ReleaseJournal, top_trainer
 from cutlayer.parties.compute import Compute
+from cutlayer.parties.label_step import LabelStep, ReleaseRecord
 from cutlayer.parties.top_trainer import top_trainer_for
 from cutlayer.protections import Isotropic, Marvell, MaxNorm, NoNoise, Residual
 from cutlayer.rng import SecretNoise
@@ -229,7 +230,12 @@ def test_n9_a_kill_at_any_line_of_the_release_path_never_gives_two_replies(tmp_p
     undisturbed = play(None, tmp_path / "undisturbed").after["files"]["journal"]
     targets = [
         (function.__code__, line)
-        for function in (LabelParty._step, ReleaseJournal.settle, ReleaseJournal._append)
+        for function in (
+            LabelStep.run,
+            ReleaseRecord.settle,
+            ReleaseJournal.settle,
+            ReleaseJournal._append,
+        )
         for line in lines_of(function)[1:]
     ]
     died, measuring = 0, sys.gettrace()
